@@ -1,0 +1,1 @@
+"""What the services of Room share: contracts, Kafka, PostgreSQL, telemetry, models."""

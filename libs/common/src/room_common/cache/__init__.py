@@ -1,0 +1,1 @@
+"""Redis: what may be forgotten."""

@@ -1,0 +1,1 @@
+"""Topics, envelopes and messages: what is promised between processes."""

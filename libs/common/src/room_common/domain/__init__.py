@@ -1,0 +1,1 @@
+"""Pure rules that more than one service uses."""

@@ -1,0 +1,1 @@
+"""Kafka: the one producer, the executor, batches and topic administration."""

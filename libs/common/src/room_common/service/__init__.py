@@ -1,0 +1,1 @@
+"""The frame every service runs in."""

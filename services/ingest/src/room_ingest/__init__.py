@@ -1,0 +1,1 @@
+"""Receives webhooks and replies, and makes each one durable in Kafka."""

@@ -1,0 +1,1 @@
+"""Delivers outbound messages to people."""

@@ -1,0 +1,1 @@
+"""Runs supervisor cycles under a lease and fills the outbox."""

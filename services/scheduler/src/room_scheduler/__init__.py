@@ -1,0 +1,1 @@
+"""Emits ticks for rooms with work and takes human replies."""

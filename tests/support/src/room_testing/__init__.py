@@ -1,0 +1,1 @@
+"""What the tests of Room share: parts, armed crash points, peers with faults."""
