@@ -58,7 +58,7 @@ class KafkaSettings(BaseModel):
         2,
         ge=1,
         le=32_767,
-        description="Copies that must have a record before it is acknowledged, in topics made by us.",
+        description="Copies that must hold a record before it is acknowledged.",
     )
     request_timeout_ms: int = Field(
         10_000, ge=1_000, le=300_000, description="Milliseconds after which a request to a broker is given up."
@@ -67,7 +67,7 @@ class KafkaSettings(BaseModel):
         30.0,
         gt=0,
         le=600,
-        description="Seconds to wait for a record's acknowledgement where the caller names no limit.",
+        description="Seconds to wait for a record's acknowledgement.",
     )
     session_timeout_ms: int = Field(
         15_000,
