@@ -90,7 +90,7 @@ MAX_HEADER_VALUE: Final = 2048
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """What ingest knew of a request. ``received_at_us``: microseconds since the epoch, by the receiving host's clock."""
+    """What ingest knew of a request. ``received_at_us``: microseconds since the epoch, the receiving host's clock."""
 
     id: UUID
     token_sha256: bytes

@@ -1,0 +1,344 @@
+-- The tables of Room. Keys are UUIDv7 made by the application; every timestamp is the database's clock.
+-- Nothing cascades: instances, sources and definitions are soft-deleted (deleted_at) and purged later.
+
+create table instances (
+    id                 uuid primary key,
+    slug               text not null check (slug ~ '^[a-z0-9][a-z0-9-]{0,62}$'),
+    name               text not null check (name <> ''),
+    status             text not null default 'active' check (status in ('active', 'paused')),
+    -- ordered named sections of the system prompt: [{"name": ..., "text": ...}]
+    prompts            jsonb not null default '[]',
+    -- model override per tier: {"fast": ..., "standard": ...}
+    models             jsonb not null default '{}',
+    timezone           text not null default 'UTC',
+    locale             text not null default 'en',
+    -- tokens per day in the instance's timezone, both tiers together; null: no budget
+    token_budget_daily bigint default 5000000 check (token_budget_daily >= 0),
+    created_at         timestamptz not null default now(),
+    updated_at         timestamptz not null default now(),
+    deleted_at         timestamptz
+);
+create unique index instances_slug on instances (slug) where deleted_at is null;
+
+create table instance_room (
+    instance_id      uuid primary key references instances (id),
+    enabled          boolean not null default true,
+    -- the mandate
+    prompt           text not null default '',
+    outbound_channel text,
+    outbound_target  text,
+    -- null: asleep; a time: claimable from then on
+    wake_at          timestamptz,
+    lease_epoch      bigint not null default 0,
+    lease_owner      text,
+    lease_until      timestamptz,
+    -- failed cycles in a row
+    fails            integer not null default 0,
+    next_try_at      timestamptz,
+    parked_reason    text,
+    last_cycle_id    uuid,
+    updated_at       timestamptz not null default now(),
+    check ((lease_owner is null) = (lease_until is null)),
+    check ((outbound_channel is null) = (outbound_target is null))
+);
+create index instance_room_awake on instance_room (wake_at) where wake_at is not null;
+create index instance_room_leased on instance_room (lease_until) where lease_until is not null;
+
+create table event_sources (
+    id          uuid primary key,
+    instance_id uuid not null references instances (id),
+    name        text not null check (name <> ''),
+    source_type text not null,
+    -- encrypted JSON: secrets and per-source switches; null: none
+    config      bytea,
+    enabled     boolean not null default true,
+    created_at  timestamptz not null default now(),
+    updated_at  timestamptz not null default now(),
+    deleted_at  timestamptz
+);
+create unique index event_sources_name on event_sources (instance_id, name) where deleted_at is null;
+
+create table instance_channels (
+    id           uuid primary key,
+    instance_id  uuid not null references instances (id),
+    channel_type text not null,
+    enabled      boolean not null default true,
+    config       bytea,
+    created_at   timestamptz not null default now(),
+    updated_at   timestamptz not null default now(),
+    unique (instance_id, channel_type)
+);
+
+create table source_tokens (
+    token_sha256    bytea primary key check (octet_length(token_sha256) = 32),
+    source_id       uuid references event_sources (id),
+    channel_id      uuid references instance_channels (id),
+    token_encrypted bytea not null,
+    created_at      timestamptz not null default now(),
+    -- null: valid; several tokens live side by side during rotation
+    valid_until     timestamptz,
+    check (num_nonnulls(source_id, channel_id) = 1)
+);
+create index source_tokens_source on source_tokens (source_id) where source_id is not null;
+create index source_tokens_channel on source_tokens (channel_id) where channel_id is not null;
+
+create table event_definitions (
+    id                    uuid primary key,
+    event_source_id       uuid not null references event_sources (id),
+    name                  text not null check (name <> ''),
+    priority              integer not null default 100,
+    version               integer not null default 1,
+    matching_prompt       text not null check (matching_prompt <> ''),
+    interpretation_prompt text not null default '',
+    cooldown_seconds      integer not null default 0 check (cooldown_seconds >= 0),
+    cooling_until         timestamptz,
+    enabled               boolean not null default true,
+    created_at            timestamptz not null default now(),
+    updated_at            timestamptz not null default now(),
+    deleted_at            timestamptz
+);
+create unique index event_definitions_name on event_definitions (event_source_id, name) where deleted_at is null;
+create index event_definitions_order on event_definitions (event_source_id, priority, id) where deleted_at is null;
+
+-- The ledger: one row per item of every delivery with a right-tagged token.
+create table webhook_deliveries (
+    received_at   timestamptz not null,
+    id            uuid not null,
+    item          integer not null default 0,
+    source_id     uuid,
+    instance_id   uuid,
+    outcome       text not null check (outcome in (
+        'unknown_token', 'source_disabled', 'config_unreadable', 'bad_signature', 'too_large', 'undecodable', 'handshake',
+        'duplicate', 'room_disabled', 'budget_exhausted', 'backlog_full', 'no_definitions', 'no_match', 'matched', 'dead')),
+    definition_id uuid,
+    reason        text,
+    -- [{definition_id, name, verdict, warning, answer, input_tokens, output_tokens, remembered, ms}] in the order asked
+    verdicts      jsonb not null default '[]',
+    -- what decoding changed, and whether the delivery id was seen with another content
+    changes       jsonb not null default '[]',
+    id_conflict   boolean not null default false,
+    llm_calls     integer not null default 0,
+    tokens        integer not null default 0,
+    size          integer not null,
+    trace_id      text,
+    topic         text not null,
+    "partition"   integer not null,
+    "offset"      bigint not null,
+    replay_of     uuid,
+    decided_at    timestamptz not null default now(),
+    primary key (received_at, id, item)
+) partition by range (received_at);
+create index webhook_deliveries_id on webhook_deliveries (id);
+create index webhook_deliveries_instance on webhook_deliveries (instance_id, received_at desc, id desc, item desc);
+create index webhook_deliveries_source on webhook_deliveries (source_id, received_at desc, id desc, item desc);
+create index webhook_deliveries_outcome on webhook_deliveries (outcome, received_at desc, id desc, item desc);
+create table webhook_deliveries_default partition of webhook_deliveries default;
+
+-- Makes the day partitions from 8 days back to 2 days ahead; safe to call at any time. A day whose rows already went to
+-- the default partition keeps them there.
+create function room_ensure_delivery_partitions() returns integer language plpgsql as $$
+declare
+    day  date;
+    made integer := 0;
+    part text;
+begin
+    for day in select d::date from generate_series((now() at time zone 'UTC')::date - 8, (now() at time zone 'UTC')::date + 2, interval '1 day') d loop
+        part := 'webhook_deliveries_' || to_char(day, 'YYYYMMDD');
+        continue when to_regclass(part) is not null;
+        continue when exists (
+            select from webhook_deliveries_default
+            where received_at >= day::timestamp at time zone 'UTC' and received_at < (day + 1)::timestamp at time zone 'UTC');
+        execute format('create table %I partition of webhook_deliveries for values from (%L) to (%L)',
+            part, day::timestamp at time zone 'UTC', (day + 1)::timestamp at time zone 'UTC');
+        made := made + 1;
+    end loop;
+    return made;
+end $$;
+select room_ensure_delivery_partitions();
+
+create table webhook_dedup (
+    source_id      uuid not null,
+    dedup_key      text not null,
+    content_sha256 bytea not null,
+    delivery_id    uuid not null,
+    item           integer not null,
+    expires_at     timestamptz not null,
+    primary key (source_id, dedup_key, content_sha256)
+);
+create index webhook_dedup_expiry on webhook_dedup (expires_at);
+
+create table event_backlog (
+    id                  uuid primary key,
+    instance_id         uuid not null references instances (id),
+    source_id           uuid not null references event_sources (id),
+    event_definition_id uuid not null references event_definitions (id),
+    delivery_id         uuid not null,
+    item                integer not null default 0,
+    raw_body            bytea not null,
+    content_type        text,
+    headers             jsonb not null default '{}',
+    verified            boolean not null,
+    status              text not null default 'pending' check (status in ('pending', 'processing', 'completed', 'failed')),
+    attempts            integer not null default 0,
+    deferrals           integer not null default 0,
+    next_attempt_at     timestamptz not null default now(),
+    cycle_id            uuid,
+    trace_id            text,
+    received_at         timestamptz not null,
+    matched_at          timestamptz not null default now(),
+    completed_at        timestamptz,
+    notes               text,
+    unique (delivery_id, item),
+    check (status <> 'processing' or cycle_id is not null)
+);
+create index event_backlog_pending on event_backlog (instance_id, next_attempt_at) where status = 'pending';
+create index event_backlog_due on event_backlog (next_attempt_at, instance_id) where status = 'pending';
+create index event_backlog_processing on event_backlog (cycle_id) where status = 'processing';
+create index event_backlog_list on event_backlog (instance_id, matched_at desc, id desc);
+
+create table room_inbox (
+    id          uuid primary key,
+    instance_id uuid not null references instances (id),
+    channel     text not null,
+    sender      text not null,
+    text        text not null,
+    dedup_key   text not null unique,
+    status      text not null default 'unread' check (status in ('unread', 'taken', 'read', 'failed', 'ignored')),
+    reason      text,
+    attempts    integer not null default 0,
+    cycle_id    uuid,
+    trace_id    text,
+    received_at timestamptz not null,
+    read_at     timestamptz,
+    check ((status = 'ignored') = (reason is not null) or status = 'failed')
+);
+create index room_inbox_unread on room_inbox (instance_id, received_at) where status = 'unread';
+create index room_inbox_taken on room_inbox (cycle_id) where status = 'taken';
+create index room_inbox_list on room_inbox (instance_id, received_at desc, id desc);
+
+create table room_cycles (
+    id              uuid primary key,
+    instance_id     uuid not null references instances (id),
+    conversation_id text not null unique,
+    epoch           bigint not null,
+    reason          text not null,
+    status          text not null default 'running' check (status in ('running', 'succeeded', 'failed', 'abandoned')),
+    worker          text not null,
+    resumes         integer not null default 0,
+    steps           integer not null default 0,
+    input_tokens    bigint not null default 0,
+    output_tokens   bigint not null default 0,
+    events          integer not null default 0,
+    replies         integer not null default 0,
+    error_kind      text,
+    trace_id        text,
+    started_at      timestamptz not null default now(),
+    finished_at     timestamptz,
+    check ((status = 'running') = (finished_at is null))
+);
+create index room_cycles_list on room_cycles (instance_id, started_at desc, id desc);
+create unique index room_cycles_running on room_cycles (instance_id) where status = 'running';
+
+-- The transcript: append-only. content is the message in the shape of the chat completions API.
+create table cycle_messages (
+    cycle_id   uuid not null references room_cycles (id),
+    seq        integer not null,
+    role       text not null check (role in ('system', 'user', 'assistant', 'tool')),
+    content    jsonb not null,
+    created_at timestamptz not null default now(),
+    primary key (cycle_id, seq)
+);
+
+create table outbound_messages (
+    id                  uuid primary key,
+    instance_id         uuid not null references instances (id),
+    cycle_id            uuid references room_cycles (id),
+    channel             text not null,
+    target              text not null,
+    -- order of the messages of one instance and target
+    seq                 bigint not null,
+    text                text not null,
+    status              text not null default 'queued'
+        check (status in ('queued', 'published', 'sending', 'sent', 'failed', 'unknown')),
+    attempts            integer not null default 0,
+    next_attempt_at     timestamptz not null default now(),
+    lease_owner         text,
+    lease_until         timestamptz,
+    provider_message_id text,
+    error               text,
+    trace_id            text,
+    created_at          timestamptz not null default now(),
+    published_at        timestamptz,
+    sent_at             timestamptz,
+    unique (instance_id, channel, target, seq),
+    check ((status = 'sending') = (lease_until is not null))
+);
+create index outbound_messages_queued on outbound_messages (created_at) where status = 'queued';
+create index outbound_messages_open on outbound_messages (instance_id, channel, target, seq)
+    where status in ('queued', 'published', 'sending');
+create index outbound_messages_due on outbound_messages (next_attempt_at) where status in ('published', 'sending');
+create index outbound_messages_list on outbound_messages (instance_id, created_at desc, id desc);
+
+create table room_activity_log (
+    id          uuid primary key,
+    instance_id uuid not null references instances (id),
+    log_date    date not null,
+    log_type    text not null default 'daily' check (log_type in ('daily', 'weekly', 'monthly')),
+    kind        text not null,
+    severity    text not null default 'info' check (severity in ('info', 'warning', 'error')),
+    content     text not null,
+    counts      jsonb not null default '{}',
+    digest      jsonb not null default '[]',
+    event_count integer not null default 1,
+    cycle_id    uuid,
+    occurred_at timestamptz not null default now()
+);
+create unique index room_activity_log_aged on room_activity_log (instance_id, log_type, log_date)
+    where log_type in ('weekly', 'monthly');
+create index room_activity_log_list on room_activity_log (instance_id, occurred_at desc, id desc);
+
+create table token_usage (
+    instance_id uuid not null references instances (id),
+    -- the day in the instance's timezone
+    day         date not null,
+    tier        text not null check (tier in ('fast', 'standard')),
+    tokens      bigint not null default 0,
+    primary key (instance_id, day, tier)
+);
+
+create table api_tokens (
+    sha256     bytea primary key check (octet_length(sha256) = 32),
+    name       text not null,
+    role       text not null check (role in ('viewer', 'operator')),
+    created_at timestamptz not null default now(),
+    revoked_at timestamptz
+);
+
+create table audit_log (
+    id          uuid primary key,
+    occurred_at timestamptz not null default now(),
+    actor       text not null,
+    action      text not null,
+    instance_id uuid,
+    subject     text,
+    detail      jsonb not null default '{}'
+);
+create index audit_log_list on audit_log (occurred_at desc, id desc);
+
+create table scheduler_clock (
+    id         smallint primary key check (id = 1),
+    seq        bigint not null,
+    emitted_at timestamptz not null
+);
+insert into scheduler_clock values (1, 0, now());
+
+create table service_state (
+    service     text not null,
+    process     text not null,
+    version     text not null,
+    held_reason text,
+    lag         bigint,
+    detail      jsonb not null default '{}',
+    seen_at     timestamptz not null default now(),
+    primary key (service, process)
+);
