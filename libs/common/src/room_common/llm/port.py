@@ -1,8 +1,8 @@
 """What Room asks of a language model, and how that can fail, free of any provider's client.
 
-The error classes are the ones of the cascade (behaviour 5): the *provider* is at fault (``DependencyUnavailable``: wait,
-spend no attempt), an instance's own model is (*override*: the adapter falls back and says so in ``Completion.fallback``),
-or *this event* is (``EventRejected``: dead, or a failed cycle). Anything else an adapter raises is unforeseen.
+The error classes are the ones of the cascade (behaviour 5): the *provider* is at fault (``DependencyUnavailable``:
+wait, spend no attempt), an instance's own model is (*override*: the adapter falls back and says so in
+``Completion.fallback``), or *this event* is (``EventRejected``: dead, or a failed cycle). Anything else is unforeseen.
 """
 
 from __future__ import annotations
@@ -96,6 +96,7 @@ class Llm(Protocol):
     async def complete(self, request: ChatRequest) -> Completion:
         """Answer ``request``; bounded in time.
 
-        Raises ``DependencyUnavailable("llm", ...)`` when the provider is at fault and ``EventRejected`` when this prompt is.
+        Raises ``DependencyUnavailable("llm", ...)`` when the provider is at fault and ``EventRejected`` when the
+        prompt is.
         """
         ...
