@@ -1,0 +1,52 @@
+"""Free ports, and folders short enough for a unix socket."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import tempfile
+from pathlib import Path
+
+# sun_path holds 104 bytes on macOS and 108 on Linux, with the closing zero; this is the longest name we put in.
+_LONGEST_FOLDER = 104 - 1 - len("/.s.PGSQL.5432.lock")
+
+HOST = "127.0.0.1"
+
+
+def free_port() -> int:
+    """A TCP port nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def is_free(port: int, host: str = HOST) -> bool:
+    """Whether a server could listen there now."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def accepts(port: int, host: str = HOST, timeout: float = 1.0) -> bool:
+    """Whether somebody accepts a connection there."""
+    try:
+        with socket.create_connection((host, port), timeout=timeout):
+            return True
+    except OSError:
+        return False
+
+
+def socket_folder(data: Path) -> Path:
+    """Where a server with this data folder puts its unix socket: the data folder, or a short one if that is too long.
+
+    The short folder lies in the system's folder for temporary files, is named after the data folder and belongs to us.
+    """
+    if len(os.fsencode(data)) <= _LONGEST_FOLDER:
+        return data
+    name = hashlib.sha256(os.fsencode(data)).hexdigest()[:12]
+    return Path(tempfile.gettempdir()) / f"room-{os.geteuid()}-{name}"
