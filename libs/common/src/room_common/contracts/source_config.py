@@ -8,7 +8,7 @@ column=CONFIG_COLUMN, row_id=str(source_id))``. The encrypted copy of a URL's to
 
 from __future__ import annotations
 
-from typing import Final, Literal, get_args
+from typing import Annotated, Final, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -38,7 +38,7 @@ class SourceConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    secrets: tuple[str, ...] = Field((), repr=False, max_length=MAX_SECRETS)
+    secrets: tuple[Annotated[str, Field(min_length=1)], ...] = Field((), repr=False, max_length=MAX_SECRETS)
     split: bool | None = None
     dedup_seconds: int | None = Field(None, ge=0, le=DEDUP_SECONDS_LIMIT)
 

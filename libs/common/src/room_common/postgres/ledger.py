@@ -1,0 +1,316 @@
+"""The ledger: exactly one row per item of every delivery, and the transaction that decides (design, section 5).
+
+The row is inserted first, on conflict do nothing: whoever inserts it decides, everybody else finds that it was decided.
+``webhook_dedup`` is written with a verdict only, so that the retry of a delivery that was dropped for another reason is
+judged anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final, Literal, cast
+from uuid import UUID
+
+from psycopg import AsyncConnection
+from psycopg.types.json import Jsonb
+
+from room_common.domain.jsonview import storable_text
+from room_common.postgres import activity, backlog, usage
+
+Outcome = Literal[
+    "unknown_token",
+    "source_disabled",
+    "config_unreadable",
+    "bad_signature",
+    "too_large",
+    "undecodable",
+    "handshake",
+    "duplicate",
+    "room_disabled",
+    "budget_exhausted",
+    "backlog_full",
+    "no_definitions",
+    "no_match",
+    "matched",
+    "dead",
+]
+Key = tuple[datetime, UUID]
+"""``(received_at, id)`` of a delivery as the ledger has them."""
+
+_MAX_TEXT: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Dedup:
+    """By what a verdict is remembered as given: the sender's delivery id, or the body's hash where there is none."""
+
+    key: str
+    content_sha256: bytes
+    ttl_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictEntry:
+    """One definition's verdict as the ledger shows it. ``answer``: the start of one that was neither yes nor no."""
+
+    definition_id: UUID
+    name: str
+    verdict: str
+    warning: str | None
+    answer: str | None
+    input_tokens: int
+    output_tokens: int
+    remembered: bool
+    ms: int
+
+    def document(self) -> dict[str, object]:
+        """The entry as JSON values."""
+        return {
+            "definition_id": str(self.definition_id),
+            "name": storable_text(self.name),
+            "verdict": self.verdict,
+            "warning": self.warning,
+            "answer": None if self.answer is None else storable_text(self.answer),
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "remembered": self.remembered,
+            "ms": self.ms,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One item's row. ``size`` is the body's bytes, ``dedup`` is set for verdicts (matched, no_match) only."""
+
+    received_at: datetime
+    id: UUID
+    item: int
+    outcome: Outcome
+    size: int
+    topic: str
+    partition: int
+    offset: int
+    reason: str | None = None
+    source_id: UUID | None = None
+    instance_id: UUID | None = None
+    definition_id: UUID | None = None
+    verdicts: tuple[VerdictEntry, ...] = ()
+    changes: tuple[str, ...] = ()
+    id_conflict: bool = False
+    llm_calls: int = 0
+    tokens: int = 0
+    trace_id: str | None = None
+    dedup: Dedup | None = None
+
+    def with_outcome(self, outcome: Outcome, reason: str | None = None, *, dedup: Dedup | None = None) -> Entry:
+        """The same item with another end; it is remembered as given only where ``dedup`` says so."""
+        return replace(self, outcome=outcome, reason=reason, dedup=dedup)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A delivery whose verdict is still remembered under a dedup key."""
+
+    content_sha256: bytes
+    delivery_id: UUID
+    item: int
+
+
+async def decided(conn: AsyncConnection[Any], keys: Sequence[Key]) -> dict[UUID, set[int]]:
+    """The items that have a row already, for each delivery of ``keys`` that has any."""
+    cursor = await conn.execute(
+        """
+        select d.id, d.item
+        from unnest(%s::timestamptz[], %s::uuid[]) k (received_at, id)
+        join webhook_deliveries d on d.received_at = k.received_at and d.id = k.id
+        """,
+        ([received_at for received_at, _ in keys], [delivery_id for _, delivery_id in keys]),
+    )
+    found: dict[UUID, set[int]] = {}
+    async for row in cursor:
+        found.setdefault(row["id"], set()).add(row["item"])
+    return found
+
+
+async def remembered(conn: AsyncConnection[Any], source_id: UUID, key: str) -> list[Known]:
+    """The verdicts of a source that are remembered under ``key``: more than one where ids came with other contents."""
+    cursor = await conn.execute(
+        """
+        select content_sha256, delivery_id, item from webhook_dedup
+        where source_id = %s and dedup_key = %s and expires_at > now()
+        """,
+        (source_id, key),
+    )
+    return [Known(bytes(row["content_sha256"]), row["delivery_id"], row["item"]) async for row in cursor]
+
+
+async def decide(
+    conn: AsyncConnection[Any], entry: Entry, event: backlog.Event, label: str, cap: int = backlog.CAP
+) -> Outcome | None:
+    """The deciding transaction of a match. Returns the outcome that was recorded, or None when there was one already.
+
+    ``entry`` is the row of a match (with ``dedup``), ``event`` what enters the backlog if it may, ``label`` names both
+    for people. Ends as ``matched``, ``duplicate`` or ``backlog_full``. Tokens count whatever the end: they were paid.
+    """
+    ended: Outcome | None = None
+    if await _insert(conn, [entry]) == [True]:
+        ended = await _end_of_match(conn, entry, event, cap)
+        if ended == "matched":
+            await activity.append(conn, event.instance_id, "event_matched", label)
+    if entry.instance_id is not None:
+        await usage.add(conn, entry.instance_id, "fast", entry.tokens)
+    return ended
+
+
+async def _end_of_match(conn: AsyncConnection[Any], entry: Entry, event: backlog.Event, cap: int) -> Outcome:
+    if await _remember(conn, [entry]) == [False]:
+        await _amend(conn, entry, "duplicate", "decided_elsewhere")
+        return "duplicate"
+    admitted = await backlog.admit(conn, event, cap)
+    if admitted == "admitted":
+        return "matched"
+    if admitted == "known":
+        await _amend(conn, entry, "duplicate", "in_backlog")
+        return "duplicate"
+    await _forget(conn, entry)
+    await _amend(conn, entry, "backlog_full", "at_commit")
+    return "backlog_full"
+
+
+async def record(conn: AsyncConnection[Any], entries: Sequence[Entry]) -> list[Outcome | None]:
+    """Write rows that bring nothing into the backlog, many in one transaction.
+
+    Returns for each the outcome that was recorded (a ``no_match`` may end as ``duplicate``), or None when there was a
+    row already.
+    """
+    order = sorted(range(len(entries)), key=lambda index: _order(entries[index]))
+    rows = [entries[index] for index in order]
+    fresh = await _insert(conn, rows)
+    ended: list[Outcome | None] = [row.outcome if new else None for row, new in zip(rows, fresh, strict=True)]
+    verdicts = [index for index, row in enumerate(rows) if fresh[index] and row.dedup is not None]
+    for index, kept in zip(verdicts, await _remember(conn, [rows[index] for index in verdicts]), strict=True):
+        if not kept:
+            await _amend(conn, rows[index], "duplicate", "decided_elsewhere")
+            ended[index] = "duplicate"
+    await _count_tokens(conn, rows)
+    results: list[Outcome | None] = [None] * len(entries)
+    for index, outcome in zip(order, ended, strict=True):
+        results[index] = outcome
+    return results
+
+
+def _order(entry: Entry) -> tuple[str, str, datetime, UUID, int]:
+    """The same order of locks in every process: two batches can't wait for each other."""
+    key = entry.dedup.key if entry.dedup else ""
+    return (str(entry.source_id or ""), key, entry.received_at, entry.id, entry.item)
+
+
+async def _count_tokens(conn: AsyncConnection[Any], rows: Sequence[Entry]) -> None:
+    tokens: dict[UUID, int] = {}
+    for row in rows:
+        if row.instance_id is not None and row.tokens > 0:
+            tokens[row.instance_id] = tokens.get(row.instance_id, 0) + row.tokens
+    for instance_id in sorted(tokens):
+        await usage.add(conn, instance_id, "fast", tokens[instance_id])
+
+
+async def _insert(conn: AsyncConnection[Any], rows: Sequence[Entry]) -> list[bool]:
+    """Which of ``rows`` are new."""
+    return await _each(
+        conn,
+        """
+        insert into webhook_deliveries (received_at, id, item, source_id, instance_id, outcome, definition_id, reason,
+                                        verdicts, changes, id_conflict, llm_calls, tokens, size, trace_id,
+                                        topic, "partition", "offset")
+        values (%(received_at)s, %(id)s, %(item)s, %(source_id)s, %(instance_id)s, %(outcome)s, %(definition_id)s,
+                %(reason)s, %(verdicts)s, %(changes)s, %(id_conflict)s, %(llm_calls)s, %(tokens)s, %(size)s,
+                %(trace_id)s, %(topic)s, %(partition)s, %(offset)s)
+        on conflict do nothing
+        """,
+        [_parameters(row) for row in rows],
+    )
+
+
+async def _remember(conn: AsyncConnection[Any], rows: Sequence[Entry]) -> list[bool]:
+    """Remember the verdicts of ``rows``; False where one is remembered already."""
+    return await _each(
+        conn,
+        """
+        insert into webhook_dedup as d (source_id, dedup_key, content_sha256, delivery_id, item, expires_at)
+        values (%(source_id)s, %(key)s, %(content)s, %(id)s, %(item)s, now() + make_interval(secs => %(ttl)s))
+        on conflict (source_id, dedup_key, content_sha256) do update
+        set delivery_id = excluded.delivery_id, item = excluded.item, expires_at = excluded.expires_at
+        where d.expires_at <= now()
+        """,
+        [_dedup_parameters(row) for row in rows],
+    )
+
+
+async def _forget(conn: AsyncConnection[Any], row: Entry) -> None:
+    await conn.execute(
+        """
+        delete from webhook_dedup
+        where source_id = %(source_id)s and dedup_key = %(key)s and content_sha256 = %(content)s
+          and delivery_id = %(id)s and item = %(item)s
+        """,
+        _dedup_parameters(row),
+    )
+
+
+async def _amend(conn: AsyncConnection[Any], row: Entry, outcome: Outcome, reason: str) -> None:
+    await conn.execute(
+        """
+        update webhook_deliveries set outcome = %s, reason = %s
+        where received_at = %s and id = %s and item = %s
+        """,
+        (outcome, reason, row.received_at, row.id, row.item),
+    )
+
+
+async def _each(conn: AsyncConnection[Any], query: str, parameters: Sequence[Mapping[str, object]]) -> list[bool]:
+    """Run ``query`` for each of ``parameters`` in one round trip; whether each touched a row."""
+    if not parameters:
+        return []
+    cursor = conn.cursor()
+    await cursor.executemany(query, parameters, returning=True)
+    touched = [cursor.rowcount == 1]
+    while cursor.nextset():
+        touched.append(cursor.rowcount == 1)
+    return touched
+
+
+def _parameters(row: Entry) -> dict[str, object]:
+    return {
+        "received_at": row.received_at,
+        "id": row.id,
+        "item": row.item,
+        "source_id": row.source_id,
+        "instance_id": row.instance_id,
+        "outcome": row.outcome,
+        "definition_id": row.definition_id,
+        "reason": None if row.reason is None else storable_text(row.reason)[:_MAX_TEXT],
+        "verdicts": Jsonb([verdict.document() for verdict in row.verdicts]),
+        "changes": Jsonb([storable_text(change)[:_MAX_TEXT] for change in row.changes]),
+        "id_conflict": row.id_conflict,
+        "llm_calls": row.llm_calls,
+        "tokens": row.tokens,
+        "size": row.size,
+        "trace_id": row.trace_id,
+        "topic": row.topic,
+        "partition": row.partition,
+        "offset": row.offset,
+    }
+
+
+def _dedup_parameters(row: Entry) -> dict[str, object]:
+    dedup = cast("Dedup", row.dedup)
+    return {
+        "source_id": row.source_id,
+        "key": dedup.key,
+        "content": dedup.content_sha256,
+        "ttl": dedup.ttl_seconds,
+        "id": row.id,
+        "item": row.item,
+    }
