@@ -104,7 +104,7 @@ class Envelope:
     channel: str | None = None
 
 
-def encode(envelope: Envelope) -> list[tuple[str, bytes]]:
+def encode(envelope: Envelope) -> Headers:
     """The record headers of an envelope."""
     headers = [
         (ID, str(envelope.id).encode()),
@@ -123,7 +123,7 @@ def encode(envelope: Envelope) -> list[tuple[str, bytes]]:
         headers.append((REPLAY_OF, str(envelope.replay_of).encode()))
     if envelope.channel is not None:
         headers.append((CHANNEL, envelope.channel.encode()))
-    return headers
+    return tuple(headers)
 
 
 def decode(record: Record) -> Envelope:
@@ -154,16 +154,16 @@ def decode(record: Record) -> Envelope:
         raise DeadLetter("bad_envelope") from None
 
 
-def dead_headers(record: Record, error: DeadLetter, attempts: int) -> list[tuple[str, bytes]]:
+def dead_headers(record: Record, error: DeadLetter, attempts: int) -> Headers:
     """The headers of a dead-lettered record: its own, plus the error's kind and status, the attempts and its origin."""
     own = [(name, value) for name, value in record.headers if name not in {ERROR, ATTEMPTS, ORIGIN}]
     status = "" if error.status is None else f":{error.status}"
-    return [
+    return (
         *own,
         (ERROR, f"{error.kind}{status}".encode()),
         (ATTEMPTS, b"%d" % attempts),
         (ORIGIN, f"{record.topic}/{record.partition}/{record.offset}".encode()),
-    ]
+    )
 
 
 def _last(headers: Headers) -> dict[str, bytes]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 from uuid import UUID
 
-from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
 from room_common.identity import new_id
+from room_common.postgres.database import Connection
 
 ActivityKind = Literal[
     "event_matched",
@@ -29,7 +29,7 @@ Severity = Literal["info", "warning", "error"]
 
 
 async def append(
-    conn: AsyncConnection[Any],
+    conn: Connection,
     instance_id: UUID,
     kind: ActivityKind,
     content: str,
@@ -38,7 +38,7 @@ async def append(
     cycle_id: UUID | None = None,
     counts: dict[str, int] | None = None,
 ) -> None:
-    """Add one daily row, dated by the database's clock in UTC. ``content`` is for people and never holds payload text."""
+    """Add one daily row, dated by the database's clock in UTC. ``content`` is for people, never payload text."""
     await conn.execute(
         """
         insert into room_activity_log (id, instance_id, log_date, kind, severity, content, counts, cycle_id)

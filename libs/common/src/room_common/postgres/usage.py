@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 from uuid import UUID
 
-from psycopg import AsyncConnection
+from room_common.postgres.database import Connection
 
 Tier = Literal["fast", "standard"]
 
@@ -29,7 +29,7 @@ class Budget:
         return self.limit is not None and self.used >= self.limit
 
 
-async def add(conn: AsyncConnection[Any], instance_id: UUID, tier: Tier, tokens: int) -> None:
+async def add(conn: Connection, instance_id: UUID, tier: Tier, tokens: int) -> None:
     """Count tokens of one or more calls; nothing happens for 0."""
     if tokens <= 0:
         return
@@ -43,7 +43,7 @@ async def add(conn: AsyncConnection[Any], instance_id: UUID, tier: Tier, tokens:
     )
 
 
-async def today(conn: AsyncConnection[Any], instance_id: UUID) -> Budget | None:
+async def today(conn: Connection, instance_id: UUID) -> Budget | None:
     """Today's usage and budget, or None when there is no such instance."""
     cursor = await conn.execute(
         """

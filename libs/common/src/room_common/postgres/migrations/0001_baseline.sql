@@ -64,6 +64,8 @@ create table instance_channels (
     channel_type text not null,
     enabled      boolean not null default true,
     config       bytea,
+    -- what happens to a message whose delivery was cut off: sent again, or never again
+    delivery     text not null default 'at_least_once' check (delivery in ('at_least_once', 'at_most_once')),
     created_at   timestamptz not null default now(),
     updated_at   timestamptz not null default now(),
     unique (instance_id, channel_type)

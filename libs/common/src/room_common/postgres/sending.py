@@ -1,0 +1,188 @@
+"""The outbox as the delivering side sees it: claim, settle, what is due (behaviour, outbound and replies).
+
+The row decides. States go queued -> published -> sending -> sent | failed | unknown, and back from sending to
+published for another try. A row is claimable when it is due, no earlier row of the same target is open, and nobody
+holds it. Every settlement names the attempt it belongs to, so a delivery that was paused past its lease settles
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from room_common.postgres import activity
+from room_common.postgres.database import Connection
+
+_NO_EARLIER = """
+    not exists (
+        select from outbound_messages e
+        where e.instance_id = m.instance_id and e.channel = m.channel and e.target = m.target and e.seq < m.seq
+          and e.status in ('queued', 'published', 'sending'))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A row that this process may deliver now. ``attempt`` counts from 1 and fences the settlement."""
+
+    id: UUID
+    instance_id: UUID
+    slug: str
+    cycle_id: UUID | None
+    channel: str
+    target: str
+    text: str
+    attempt: int
+    created_at: datetime
+    trace_id: str | None
+
+
+async def claim(conn: Connection, message_id: UUID, owner: str, lease_seconds: float) -> Claimed | None:
+    """Take one row for delivery, or None when it is missing, settled, held, not due, or behind an open one.
+
+    A row whose lease has run out is taken again only on ``at_least_once`` channels; see :func:`expire_once_only`.
+    """
+    cursor = await conn.execute(
+        f"""
+        update outbound_messages m
+        set status = 'sending', attempts = m.attempts + 1, lease_owner = %(owner)s,
+            lease_until = now() + make_interval(secs => %(lease)s)
+        from instances i
+        where m.id = %(id)s and i.id = m.instance_id and {_NO_EARLIER}
+          and ((m.status in ('queued', 'published') and m.next_attempt_at <= now())
+               or (m.status = 'sending' and m.lease_until < now() and not {_ONCE_ONLY}))
+        returning m.id, m.instance_id, i.slug, m.cycle_id, m.channel, m.target, m.text, m.attempts as attempt,
+                  m.created_at, m.trace_id
+        """,
+        {"id": message_id, "owner": owner, "lease": lease_seconds},
+    )
+    row = await cursor.fetchone()
+    return None if row is None else Claimed(**row)
+
+
+_ONCE_ONLY = """
+    exists (
+        select from instance_channels c
+        where c.instance_id = m.instance_id and c.channel_type = m.channel and c.delivery = 'at_most_once')
+"""
+
+
+async def settle_sent(conn: Connection, claimed: Claimed, owner: str, provider_message_id: str) -> bool:
+    """Record the provider's acceptance. False when the row went on without this attempt."""
+    if not await _settle(
+        conn,
+        claimed,
+        owner,
+        "status = 'sent', sent_at = now(), error = null, provider_message_id = %(value)s",
+        provider_message_id,
+    ):
+        return False
+    await activity.append(
+        conn, claimed.instance_id, "message_sent", f"message sent on {claimed.channel}", cycle_id=claimed.cycle_id
+    )
+    return True
+
+
+async def settle_retry(conn: Connection, claimed: Claimed, owner: str, error: str, delay_seconds: float) -> bool:
+    """Give the row back for another try after ``delay_seconds``. ``error``: a bounded kind, no provider's text."""
+    return await _settle(
+        conn,
+        claimed,
+        owner,
+        "status = 'published', error = %(value)s, next_attempt_at = now() + make_interval(secs => %(delay)s)",
+        error,
+        delay_seconds,
+    )
+
+
+async def settle_failed(conn: Connection, claimed: Claimed, owner: str, error: str) -> bool:
+    """Close the row for good; an operator sees it."""
+    if not await _settle(conn, claimed, owner, "status = 'failed', error = %(value)s", error):
+        return False
+    await activity.append(
+        conn,
+        claimed.instance_id,
+        "message_failed",
+        f"message on {claimed.channel} failed: {error}",
+        severity="error",
+        cycle_id=claimed.cycle_id,
+    )
+    return True
+
+
+async def release(conn: Connection, claimed: Claimed, owner: str) -> bool:
+    """Give back a row whose provider was never called: this attempt does not count."""
+    return await _settle(
+        conn, claimed, owner, "status = 'published', attempts = m.attempts - 1, error = %(value)s", None
+    )
+
+
+async def expire_once_only(conn: Connection) -> Sequence[UUID]:
+    """Rows of ``at_most_once`` channels whose delivery was cut off become ``unknown``; returns their ids."""
+    cursor = await conn.execute(
+        f"""
+        with lost as (
+            update outbound_messages m
+            set status = 'unknown', lease_owner = null, lease_until = null, error = 'interrupted'
+            where m.status = 'sending' and m.lease_until < now() and {_ONCE_ONLY}
+            returning m.id, m.instance_id, m.channel, m.cycle_id)
+        select * from lost
+        """
+    )
+    rows = await cursor.fetchall()
+    for row in rows:
+        await activity.append(
+            conn,
+            row["instance_id"],
+            "message_failed",
+            f"a message on {row['channel']} may or may not have been sent; it is not sent again",
+            severity="error",
+            cycle_id=row["cycle_id"],
+        )
+    return [row["id"] for row in rows]
+
+
+async def due(conn: Connection, limit: int) -> Sequence[UUID]:
+    """Ids of rows that are due or whose delivery was cut off, first come first; only the first open one of a target."""
+    cursor = await conn.execute(
+        f"""
+        select m.id from outbound_messages m
+        where {_NO_EARLIER}
+          and ((m.status = 'published' and m.next_attempt_at <= now())
+               or (m.status = 'sending' and m.lease_until < now() and m.next_attempt_at <= now() and not {_ONCE_ONLY}))
+        order by m.next_attempt_at
+        limit %s
+        """,
+        (limit,),
+    )
+    return [row["id"] for row in await cursor.fetchall()]
+
+
+async def next_of_target(conn: Connection, claimed: Claimed) -> UUID | None:
+    """The next open row of the same target, which the settled one held back."""
+    cursor = await conn.execute(
+        """
+        select id from outbound_messages
+        where instance_id = %s and channel = %s and target = %s and status in ('queued', 'published', 'sending')
+        order by seq limit 1
+        """,
+        (claimed.instance_id, claimed.channel, claimed.target),
+    )
+    row = await cursor.fetchone()
+    return None if row is None else row["id"]
+
+
+async def _settle(
+    conn: Connection, claimed: Claimed, owner: str, change: str, value: str | None, delay: float = 0.0
+) -> bool:
+    cursor = await conn.execute(
+        f"""
+        update outbound_messages m set lease_owner = null, lease_until = null, {change}
+        where m.id = %(id)s and m.status = 'sending' and m.lease_owner = %(owner)s and m.attempts = %(attempt)s
+        """,
+        {"id": claimed.id, "owner": owner, "attempt": claimed.attempt, "value": value, "delay": delay},
+    )
+    return cursor.rowcount == 1

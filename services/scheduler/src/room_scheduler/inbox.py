@@ -1,0 +1,116 @@
+"""Replies of people: from the topic into the room's inbox, and a tick at once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+
+from prometheus_client import CollectorRegistry
+from room_common.telemetry.tracing import trace_id_of
+
+from room_common.contracts import envelope as envelopes
+from room_common.contracts import topics
+from room_common.contracts.envelope import Envelope
+from room_common.errors import DeadLetter, Refused
+from room_common.faults import crash_point
+from room_common.kafka.producer import Producer
+from room_common.kafka.records import Record
+from room_common.postgres import replies
+from room_common.postgres.database import Database
+from room_common.postgres.replies import ReplyChannel
+from room_common.telemetry.metrics import counter
+from room_scheduler.domain.replies import Reply, fate, read_local
+from room_scheduler.metrics import REPLIES, TICKS
+from room_scheduler.ticker import tick_record
+
+_log = logging.getLogger(__name__)
+
+READERS: Mapping[str, Callable[[bytes], Reply]] = {"local": read_local}
+"""How the body of each channel is read."""
+
+
+class Inbox:
+    """Handles batches of reply records. Everything it does may be done again: rows carry a dedup key."""
+
+    def __init__(
+        self, database: Database, producer: Producer, registry: CollectorRegistry, *, debounce_seconds: float
+    ) -> None:
+        self._database = database
+        self._producer = producer
+        self._debounce = debounce_seconds
+        self._replies = counter(registry, REPLIES)
+        self._ticks = counter(registry, TICKS).labels("reply")
+
+    async def handle(self, records: Sequence[Record]) -> None:
+        """Take each reply in turn. Raises ``DependencyUnavailable``; the batch is then handled again."""
+        for record in records:
+            try:
+                await self._take(record)
+            except DeadLetter as error:
+                await self._bury(record, error)
+
+    async def _take(self, record: Record) -> None:
+        envelope = envelopes.decode(record)
+        received_at = datetime.fromtimestamp(envelope.received_at_us / 1e6, UTC)
+        async with self._database.transaction() as conn:
+            channel = await replies.find_channel(conn, envelope.token_sha256, received_at)
+        if channel is None:
+            self._count("unknown", "unknown_token")
+            return
+        if envelope.outcome == "too_large":
+            raise DeadLetter("too_large")
+        reader = READERS.get(channel.channel_type)
+        if reader is None:
+            raise DeadLetter("unknown_channel")
+        try:
+            reply = reader(record.value or b"")
+        except Refused as error:
+            raise DeadLetter(error.reason) from None
+        await self._put(channel, envelope, reply, received_at)
+
+    async def _put(self, channel: ReplyChannel, envelope: Envelope, reply: Reply, received_at: datetime) -> None:
+        reason = fate(
+            reply,
+            channel=channel.channel_type,
+            channel_enabled=channel.enabled,
+            room_exists=channel.room_exists,
+            room_enabled=channel.room_enabled,
+            outbound_channel=channel.outbound_channel,
+            outbound_target=channel.outbound_target,
+        )
+        async with self._database.transaction() as conn:
+            fresh = await replies.put(
+                conn,
+                channel,
+                sender=reply.sender,
+                text=reply.text,
+                dedup_key=f"{channel.channel_type}:{channel.id}:{reply.id or envelope.id}",
+                reason=reason,
+                received_at=received_at,
+                trace_id=trace_id_of(envelope.traceparent),
+            )
+            now = await replies.wake(conn, channel.instance_id, self._debounce) if fresh and reason is None else None
+        crash_point("scheduler.after_reply")
+        self._count(channel.channel_type, (reason or "unread") if fresh else "duplicate")
+        if now is not None:
+            # The row already wakes the room; the tick only makes it sooner, so its loss costs seconds.
+            record = tick_record(channel.instance_id, 0, "reply", now)
+            await self._producer.send(record.topic, key=record.key, value=record.value)
+            self._ticks.inc()
+
+    async def _bury(self, record: Record, error: DeadLetter) -> None:
+        await self._producer.send(
+            topics.REPLIES_DEAD,
+            key=record.key,
+            value=record.value,
+            headers=envelopes.dead_headers(record, error, 1),
+        )
+        self._count("unknown", "dead")
+        _log.warning(
+            "reply dead-lettered",
+            extra={"kind": error.kind, "partition": record.partition, "offset": record.offset},
+        )
+
+    def _count(self, channel: str, outcome: str) -> None:
+        self._replies.labels(channel, outcome).inc()
