@@ -128,7 +128,7 @@ async def make(provider: Provider, registry: CollectorRegistry) -> AsyncIterator
 
     yield build
     for llm in made:
-        await llm.close()
+        await llm.stop()
 
 
 def request(**changes: Any) -> ChatRequest:

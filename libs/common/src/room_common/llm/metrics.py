@@ -8,16 +8,46 @@ from typing import Literal
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from room_common.llm.port import TIERS, Completion, Tier
+from room_common.telemetry.metrics import Metric, counter, define, histogram
 
 Outcome = Literal["ok", "fallback", "provider", "rejected", "unforeseen", "cancelled"]
 OUTCOMES: tuple[Outcome, ...] = ("ok", "fallback", "provider", "rejected", "unforeseen", "cancelled")
 DIRECTIONS = ("input", "output", "cached")
 DURATION_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 60.0, 90.0, 120.0, 240.0)
 
+REQUESTS = define(
+    Metric(
+        "room_llm_requests_total",
+        "counter",
+        "Model calls; outcome fallback: an instance's own model was refused and the tier's default answered.",
+        ("tier", "outcome"),
+    )
+)
+DURATION = define(
+    Metric(
+        "room_llm_request_duration_seconds",
+        "histogram",
+        "Time of a model call with its retries, without the wait for a free slot.",
+        ("tier",),
+        DURATION_BUCKETS,
+    )
+)
+TOKENS = define(
+    Metric(
+        "room_llm_tokens_total",
+        "counter",
+        "Tokens as the provider counts them; cached ones are also part of input.",
+        ("tier", "direction"),
+    )
+)
+RETRIES = define(
+    Metric("room_llm_retries_total", "counter", "Further tries of model calls by reason.", ("tier", "reason"))
+)
+
 
 @dataclass(frozen=True, slots=True)
 class LlmMetrics:
-    """``requests`` counts calls of the port by outcome; ``retries`` counts the tries beyond the first by reason."""
+    """The instruments of one registry."""
 
     requests: Counter
     duration: Histogram
@@ -26,33 +56,12 @@ class LlmMetrics:
 
     @classmethod
     def build(cls, registry: CollectorRegistry) -> LlmMetrics:
-        """Register the metrics, with the known label sets at 0."""
+        """Make the instruments, with the known label sets at 0."""
         metrics = cls(
-            requests=Counter(
-                "room_llm_requests_total",
-                "Model calls by tier and outcome; fallback: an instance's own model was refused, the default answered.",
-                ["tier", "outcome"],
-                registry=registry,
-            ),
-            duration=Histogram(
-                "room_llm_request_duration_seconds",
-                "Time of a model call with its retries, without the wait for a free slot.",
-                ["tier"],
-                buckets=DURATION_BUCKETS,
-                registry=registry,
-            ),
-            tokens=Counter(
-                "room_llm_tokens_total",
-                "Tokens as the provider counts them; cached ones are also part of input.",
-                ["tier", "direction"],
-                registry=registry,
-            ),
-            retries=Counter(
-                "room_llm_retries_total",
-                "Further tries of model calls by reason.",
-                ["tier", "reason"],
-                registry=registry,
-            ),
+            requests=counter(registry, REQUESTS),
+            duration=histogram(registry, DURATION),
+            tokens=counter(registry, TOKENS),
+            retries=counter(registry, RETRIES),
         )
         for tier in TIERS:
             metrics.duration.labels(tier)

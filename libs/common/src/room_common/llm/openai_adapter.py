@@ -12,7 +12,6 @@ import time
 from collections import OrderedDict
 from dataclasses import replace
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import TypeVar
 
 import aiohttp
@@ -27,6 +26,7 @@ from room_common.llm.failures import PASSING, ParameterRefused, classify, descri
 from room_common.llm.metrics import LlmMetrics
 from room_common.llm.port import ChatRequest, Completion, EventRejected, OverrideRejected
 from room_common.llm.settings import OPENAI_URL, LlmSettings
+from room_common.service.parts import Part
 
 T = TypeVar("T")
 
@@ -36,12 +36,14 @@ REFUSED_OVERRIDE_SECONDS = 300.0
 """So long a refused override is not tried again: every call would pay a refusal first."""
 
 
-class OpenAiLlm:
-    """:class:`room_common.llm.port.Llm` for OpenAI-compatible servers. Make it inside a running event loop; close it.
+class OpenAiLlm(Part):
+    """:class:`room_common.llm.port.Llm` for OpenAI-compatible servers. As a part it only closes its connections.
 
     ``concurrency`` bounds the calls in flight; a call keeps its place while it backs off, so that a provider in trouble
     gets less.
     """
+
+    name = "llm"
 
     def __init__(self, settings: LlmSettings, registry: CollectorRegistry, *, concurrency: int | None = None) -> None:
         self._settings = settings
@@ -83,21 +85,13 @@ class OpenAiLlm:
                     self._metrics.requests.labels(request.tier, outcome).inc()
                 self._metrics.duration.labels(request.tier).observe(time.monotonic() - started)
 
-    async def close(self) -> None:
+    async def stop(self) -> None:
         """Close the connections; takes at most a few seconds."""
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._client.close()
         except (TimeoutError, aiohttp.ClientError, httpx2.HTTPError):
             pass  # nothing is in flight that anybody waits for
-
-    async def __aenter__(self) -> OpenAiLlm:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def _with_fallback(self, request: ChatRequest) -> Completion:
         default = self._settings.model(request.tier)

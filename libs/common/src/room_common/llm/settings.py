@@ -12,7 +12,7 @@ OPENAI_URL = "https://api.openai.com/v1"
 class LlmSettings(BaseModel):
     """Where the models are and how long Room waits for them. Any OpenAI-compatible server will do."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     base_url: str | None = Field(
         None, description="Base URL of an OpenAI-compatible API, with its /v1. Empty: the OpenAI API itself."
