@@ -10,32 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, cast
 from uuid import UUID
 
 from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
+from room_common.domain.deliveries import Outcome
 from room_common.domain.jsonview import storable_text
 from room_common.postgres import activity, backlog, usage
 
-Outcome = Literal[
-    "unknown_token",
-    "source_disabled",
-    "config_unreadable",
-    "bad_signature",
-    "too_large",
-    "undecodable",
-    "handshake",
-    "duplicate",
-    "room_disabled",
-    "budget_exhausted",
-    "backlog_full",
-    "no_definitions",
-    "no_match",
-    "matched",
-    "dead",
-]
 Key = tuple[datetime, UUID]
 """``(received_at, id)`` of a delivery as the ledger has them."""
 

@@ -6,46 +6,12 @@ received, and is for the cascade to say.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from psycopg import AsyncConnection
 
-
-@dataclass(frozen=True, slots=True)
-class Definition:
-    """An enabled event definition, as far as classification needs it."""
-
-    id: UUID
-    name: str
-    matching_prompt: str = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """An event source with all that decides about its deliveries.
-
-    ``config`` and ``token_encrypted`` are ciphertexts. ``valid_until`` is the token's. ``room_enabled`` is None when
-    the instance has no room. ``fast_model`` is the instance's own model of tier fast. ``definitions`` are the enabled
-    ones in the order they are asked in.
-    """
-
-    id: UUID
-    instance_id: UUID
-    name: str
-    source_type: str
-    enabled: bool
-    deleted: bool
-    config: bytes | None = field(repr=False)
-    token_encrypted: bytes = field(repr=False)
-    valid_until: datetime | None
-    instance_active: bool
-    instance_deleted: bool
-    room_enabled: bool | None
-    fast_model: str | None
-    definitions: tuple[Definition, ...]
+from room_common.domain.deliveries import Definition, Source
 
 
 async def by_token(conn: AsyncConnection[Any], token_sha256: bytes) -> Source | None:
