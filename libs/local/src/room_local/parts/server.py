@@ -56,6 +56,11 @@ class Server(ABC):
         return self._process.pid if self._process is not None and self._process.poll() is None else None
 
     @property
+    def exit_code(self) -> int | None:
+        """How it ended (negative: the signal's number), or None while it runs or before it was started."""
+        return self._process.poll() if self._process is not None else None
+
+    @property
     def memory(self) -> int | None:
         """Resident bytes, or None when it does not run."""
         return memory(self.pid)
