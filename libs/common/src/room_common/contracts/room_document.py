@@ -1,0 +1,114 @@
+"""The room document: what ``room apply -f room.yaml`` makes an instance match (design, HTTP from outside).
+
+The file holds references to secrets, never secrets. Whoever reads the file resolves them and hands the values to the
+API beside the document.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Annotated, Literal, Self
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
+
+from room_common.contracts.source_config import MAX_SECRETS, SIGNING_TYPES, SourceType
+
+ChannelType = Literal["local"]
+"""Channels a room may talk on."""
+
+Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=120)]
+Prose = Annotated[str, StringConstraints(strip_whitespace=True, max_length=20_000)]
+Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+
+
+class Document(BaseModel):
+    """Base of the document's parts: frozen, and strict about names."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class SecretReference(Document):
+    """Where a secret is read from: an environment variable or a file, of the machine that runs ``room apply``."""
+
+    env: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
+    file: Annotated[str, StringConstraints(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _one_of(self) -> Self:
+        if (self.env is None) == (self.file is None):
+            raise ValueError("write either env: NAME or file: PATH")
+        return self
+
+
+class DefinitionDocument(Document):
+    """One event definition: what to match in plain language, and what to do then."""
+
+    name: Name
+    priority: int = Field(100, ge=0, le=1_000_000, description="Lower is asked first.")
+    match: Annotated[Prose, StringConstraints(min_length=1)] = Field(description="What to match, in plain language.")
+    interpret: Prose = Field("", description="What the agent should do with a matched event.")
+    cooldown_seconds: int = Field(0, ge=0, le=604_800)
+    enabled: bool = True
+
+
+class SourceDocument(Document):
+    """One webhook URL and its definitions."""
+
+    name: Name
+    type: SourceType
+    enabled: bool = True
+    secrets: tuple[SecretReference, ...] = Field((), max_length=MAX_SECRETS)
+    definitions: tuple[DefinitionDocument, ...] = ()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        _refuse_doubles("definition", (definition.name for definition in self.definitions))
+        if self.secrets and self.type not in SIGNING_TYPES:
+            raise ValueError(
+                f"sources of type {self.type} are not signed and take no secrets; signed types: "
+                + ", ".join(sorted(SIGNING_TYPES))
+            )
+        return self
+
+
+class ChannelDocument(Document):
+    """Whom the agent talks to."""
+
+    type: ChannelType
+    target: Name
+    delivery: Literal["at_least_once", "at_most_once"] = "at_least_once"
+
+
+class RoomDocument(Document):
+    """A whole room."""
+
+    version: Literal[1]
+    name: Name
+    slug: Slug
+    mandate: Prose = ""
+    timezone: str = "UTC"
+    enabled: bool = True
+    channel: ChannelDocument | None = None
+    sources: tuple[SourceDocument, ...] = ()
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_timezone(cls, value: str) -> str:
+        try:
+            ZoneInfo(value)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise ValueError("write a name of the IANA time zone database, for example Europe/Rome") from None
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        _refuse_doubles("source", (source.name for source in self.sources))
+        return self
+
+
+def _refuse_doubles(kind: str, names: Iterable[str]) -> None:
+    doubles = sorted(name for name, count in Counter(names).items() if count > 1)
+    if doubles:
+        raise ValueError(f"{kind} names must be different; there is more than one {doubles[0]!r}")
