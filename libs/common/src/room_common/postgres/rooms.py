@@ -1,0 +1,99 @@
+"""Rooms: waking them, and finding those that are due (behaviour 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, Final
+from uuid import UUID
+
+from psycopg import AsyncConnection
+
+NIL: Final = UUID(int=0)
+
+# Work of a room: an event that may be offered now, or a reply nobody has read. An event of a definition that cools
+# down is not offered even if it slipped in with an earlier next_attempt_at.
+_HAS_WORK: Final = """
+    (exists (select from event_backlog b join event_definitions d on d.id = b.event_definition_id
+             where b.instance_id = {instance} and b.status = 'pending' and b.next_attempt_at <= now()
+               and (d.cooling_until is null or d.cooling_until <= now()))
+     or exists (select from room_inbox x where x.instance_id = {instance} and x.status = 'unread'))
+"""
+
+
+async def wake(conn: AsyncConnection[Any], instances: Collection[UUID], urgent: Collection[UUID] = ()) -> int:
+    """Wake rooms for their ticks; returns how many were asleep, or woken earlier than they would have been.
+
+    A room that is already awake keeps its time, which may lie ahead: replies are gathered for a moment. ``urgent`` ones
+    (an operator's wish) are awake now. Unknown, disabled, paused and deleted ones are passed over. Rows are locked in
+    the order of their ids, as by everything that locks several rooms.
+    """
+    cursor = await conn.execute(
+        """
+        with ticked as materialized (
+            select r.instance_id
+            from instance_room r join instances i on i.id = r.instance_id
+            where r.instance_id = any(%(all)s) and r.enabled and i.status = 'active' and i.deleted_at is null
+              and (r.wake_at is null or (r.wake_at > now() and r.instance_id = any(%(urgent)s)))
+            order by r.instance_id
+            for no key update of r
+        )
+        update instance_room r
+        set wake_at = case when r.instance_id = any(%(urgent)s) then least(r.wake_at, now())
+                           else coalesce(r.wake_at, now()) end
+        from ticked t where r.instance_id = t.instance_id
+        """,
+        {"all": list({*instances, *urgent}), "urgent": list(urgent)},
+    )
+    return cursor.rowcount
+
+
+async def wake_if_work(conn: AsyncConnection[Any], instance_id: UUID) -> bool:
+    """Wake a sleeping room that has work. For the look after a release: what came during the cycle waits no tick."""
+    cursor = await conn.execute(
+        f"""
+        update instance_room r set wake_at = now()
+        where r.instance_id = %s and r.wake_at is null and r.lease_owner is null and r.enabled
+          and {_HAS_WORK.format(instance="r.instance_id")}
+        """,
+        (instance_id,),
+    )
+    return cursor.rowcount > 0
+
+
+async def due_page(conn: AsyncConnection[Any], after: UUID | None, limit: int) -> list[UUID]:
+    """Up to ``limit`` instances whose room wants a tick, with ids above ``after`` and in the order of ids.
+
+    Due: enabled, active, not held by a worker, neither parked nor backing off, and with work. It steps from instance to
+    instance through the partial indexes on pending events and unread replies, so its cost follows the rooms that have
+    something waiting and not the rooms there are. Fewer than ``limit`` means that the last page was reached.
+    """
+    work = _HAS_WORK.format(instance="n.id")
+    cursor = await conn.execute(
+        f"""
+        with recursive walk (id, due, found) as (
+            select %(after)s::uuid, false, 0
+            union all
+            select n.id, d.due, w.found + d.due::int
+            from walk w
+            cross join lateral (
+                select least(
+                    (select b.instance_id from event_backlog b
+                     where b.status = 'pending' and b.instance_id > w.id order by b.instance_id limit 1),
+                    (select x.instance_id from room_inbox x
+                     where x.status = 'unread' and x.instance_id > w.id order by x.instance_id limit 1)) as id
+            ) n
+            cross join lateral (
+                select exists (
+                    select from instance_room r join instances i on i.id = r.instance_id
+                    where r.instance_id = n.id and r.enabled and r.lease_owner is null and r.parked_reason is null
+                      and (r.next_try_at is null or r.next_try_at <= now())
+                      and i.status = 'active' and i.deleted_at is null
+                      and {work}) as due
+            ) d
+            where n.id is not null and w.found < %(limit)s
+        )
+        select id from walk where due order by id
+        """,
+        {"after": after or NIL, "limit": limit},
+    )
+    return [row["id"] for row in await cursor.fetchall()]
