@@ -1,0 +1,1 @@
+"""The matcher's own rules, free of I/O."""
