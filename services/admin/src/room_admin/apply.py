@@ -1,0 +1,278 @@
+"""Making an instance match its room document, in one transaction."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from room_common.crypto import Keyring
+
+from room_admin.domain.difference import (
+    Change,
+    CurrentChannel,
+    CurrentDefinition,
+    CurrentRoom,
+    CurrentSource,
+    changed,
+    difference,
+    prompts_differ,
+)
+from room_common.contracts import source_config
+from room_common.contracts.room_document import DefinitionDocument, RoomDocument, SourceDocument
+from room_common.contracts.source_config import SourceConfig, read_config
+from room_common.domain.tokens import RANDOM_BYTES, TokenKeys, make_token, token_digest
+from room_common.errors import Refused
+from room_common.identity import new_id
+from room_common.postgres import access, configuration
+from room_common.postgres.access import Caller
+from room_common.postgres.database import Connection, Database
+
+
+@dataclass(frozen=True, slots=True)
+class NewUrl:
+    """A URL that was made just now. It is shown this once; later it takes a reveal, which is audited."""
+
+    kind: str
+    name: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What ``apply`` did, or would do."""
+
+    instance_id: UUID | None
+    changes: tuple[Change, ...]
+    urls: tuple[NewUrl, ...]
+
+
+class Urls:
+    """Makes and reveals the URLs of sources and channels."""
+
+    def __init__(self, keyring: Keyring, token_keys: TokenKeys, public_url: str) -> None:
+        self._keyring = keyring
+        self._token_keys = token_keys
+        self._public_url = public_url
+
+    async def make(
+        self, conn: Connection, path: str, *, source_id: UUID | None = None, channel_id: UUID | None = None
+    ) -> str:
+        """A new token for a source or channel, as a URL below ``path``."""
+        token = make_token(self._token_keys, os.urandom(RANDOM_BYTES))
+        digest = token_digest(token)
+        encrypted = self._keyring.encrypt(
+            token.encode(),
+            table=source_config.TOKEN_TABLE,
+            column=source_config.TOKEN_COLUMN,
+            row_id=digest.hex(),
+        )
+        await configuration.insert_token(conn, digest, encrypted, source_id=source_id, channel_id=channel_id)
+        return f"{self._public_url}/{path}/{token}"
+
+    def reveal(self, path: str, row: Mapping[str, Any]) -> str:
+        """The URL of a stored token. Raises ``Refused`` when it can't be decrypted."""
+        token = self._keyring.decrypt(
+            bytes(row["token_encrypted"]),
+            table=source_config.TOKEN_TABLE,
+            column=source_config.TOKEN_COLUMN,
+            row_id=bytes(row["token_sha256"]).hex(),
+        )
+        return f"{self._public_url}/{path}/{token.decode()}"
+
+
+class Applier:
+    """Compares a document with what is stored, and changes what differs."""
+
+    def __init__(self, database: Database, keyring: Keyring, urls: Urls) -> None:
+        self._database = database
+        self._keyring = keyring
+        self._urls = urls
+
+    async def apply(
+        self, document: RoomDocument, secrets: Mapping[str, Sequence[str]], caller: Caller, *, dry_run: bool
+    ) -> Applied:
+        """Make the instance match. Applied twice, the second time changes nothing."""
+        async with self._database.transaction() as conn:
+            await configuration.lock_slug(conn, document.slug)
+            current = await self._read(conn, document.slug)
+            changes = difference(document, secrets, current)
+            if dry_run or not changed(changes):
+                return Applied(current.instance_id if current else None, changes, ())
+            work = _Work(conn, self._keyring, self._urls, document, secrets, current)
+            applied = Applied(await work.carry_out(), changes, tuple(work.new_urls))
+            await access.audit(
+                conn,
+                caller.name,
+                "apply",
+                instance_id=applied.instance_id,
+                subject=document.slug,
+                detail={"changes": [f"{c.action} {c.kind} {c.name}" for c in changes if c.action != "unchanged"]},
+            )
+            return applied
+
+    async def _read(self, conn: Connection, slug: str) -> CurrentRoom | None:
+        row = await configuration.read_instance(conn, slug)
+        if row is None:
+            return None
+        definitions: dict[UUID, dict[str, CurrentDefinition]] = {}
+        for found in await configuration.read_definitions(conn, row["id"]):
+            definitions.setdefault(found["event_source_id"], {})[found["name"]] = CurrentDefinition(
+                id=found["id"],
+                priority=found["priority"],
+                match=found["matching_prompt"],
+                interpret=found["interpretation_prompt"],
+                cooldown_seconds=found["cooldown_seconds"],
+                enabled=found["enabled"],
+            )
+        sources = {
+            found["name"]: CurrentSource(
+                id=found["id"],
+                type=found["source_type"],
+                enabled=found["enabled"],
+                secrets=self._secrets(found),
+                definitions=definitions.get(found["id"], {}),
+            )
+            for found in await configuration.read_sources(conn, row["id"])
+        }
+        channel = None
+        if row["channel_id"] is not None:
+            channel = CurrentChannel(row["outbound_channel"], row["outbound_target"], row["delivery"])
+        return CurrentRoom(row["id"], row["name"], row["mandate"], row["timezone"], row["enabled"], channel, sources)
+
+    def _secrets(self, row: Mapping[str, Any]) -> tuple[str, ...] | None:
+        if row["config"] is None:
+            return ()
+        try:
+            plain = self._keyring.decrypt(
+                bytes(row["config"]),
+                table=source_config.CONFIG_TABLE,
+                column=source_config.CONFIG_COLUMN,
+                row_id=str(row["id"]),
+            )
+            return read_config(plain).secrets
+        except Refused:
+            return None
+
+
+class _Work:
+    """Carrying out one document."""
+
+    def __init__(
+        self,
+        conn: Connection,
+        keyring: Keyring,
+        urls: Urls,
+        document: RoomDocument,
+        secrets: Mapping[str, Sequence[str]],
+        current: CurrentRoom | None,
+    ) -> None:
+        self._conn = conn
+        self._keyring = keyring
+        self._urls = urls
+        self._document = document
+        self._secrets = secrets
+        self._current = current
+        self.new_urls: list[NewUrl] = []
+
+    async def carry_out(self) -> UUID:
+        document, current = self._document, self._current
+        if current is None:
+            instance_id = new_id()
+            await configuration.insert_instance(
+                self._conn, instance_id, document.slug, document.name, document.timezone
+            )
+        else:
+            instance_id = current.instance_id
+        await configuration.update_instance(
+            self._conn,
+            instance_id,
+            name=document.name,
+            timezone=document.timezone,
+            mandate=document.mandate,
+            enabled=document.enabled,
+        )
+        await self._channel(instance_id)
+        known = current.sources if current is not None else {}
+        for source in document.sources:
+            await self._source(instance_id, source, known.get(source.name))
+        wanted = {source.name for source in document.sources}
+        for name, before in known.items():
+            if name not in wanted:
+                await configuration.delete_source(self._conn, before.id)
+        return instance_id
+
+    async def _channel(self, instance_id: UUID) -> None:
+        before = self._current.channel if self._current is not None else None
+        after = self._document.channel
+        if before is not None and (after is None or after.type != before.type):
+            await configuration.disable_channel(self._conn, instance_id, before.type)
+        if after is None:
+            await configuration.set_outbound(self._conn, instance_id, None, None)
+            return
+        channel_id = await configuration.upsert_channel(self._conn, new_id(), instance_id, after.type, after.delivery)
+        await configuration.set_outbound(self._conn, instance_id, after.type, after.target)
+        if not await configuration.has_valid_token(self._conn, channel_id=channel_id):
+            url = await self._urls.make(self._conn, f"channels/{after.type}", channel_id=channel_id)
+            self.new_urls.append(NewUrl("channel", after.type, url))
+
+    async def _source(self, instance_id: UUID, source: SourceDocument, before: CurrentSource | None) -> None:
+        secrets = tuple(self._secrets.get(source.name, ()))
+        if before is None:
+            source_id = new_id()
+            await configuration.insert_source(
+                self._conn,
+                source_id,
+                instance_id,
+                name=source.name,
+                kind=source.type,
+                enabled=source.enabled,
+                config=self._config(source_id, secrets),
+            )
+            url = await self._urls.make(self._conn, "webhooks", source_id=source_id)
+            self.new_urls.append(NewUrl("source", source.name, url))
+        else:
+            source_id = before.id
+            await configuration.update_source(
+                self._conn,
+                source_id,
+                kind=source.type,
+                enabled=source.enabled,
+                config=self._config(source_id, secrets),
+            )
+        known = before.definitions if before is not None else {}
+        for definition in source.definitions:
+            await self._definition(source_id, definition, known.get(definition.name))
+        wanted = {definition.name for definition in source.definitions}
+        for name, old in known.items():
+            if name not in wanted:
+                await configuration.delete_definition(self._conn, old.id)
+
+    async def _definition(
+        self, source_id: UUID, definition: DefinitionDocument, before: CurrentDefinition | None
+    ) -> None:
+        fields: dict[str, Any] = {
+            "priority": definition.priority,
+            "match": definition.match,
+            "interpret": definition.interpret,
+            "cooldown_seconds": definition.cooldown_seconds,
+            "enabled": definition.enabled,
+        }
+        if before is None:
+            await configuration.insert_definition(self._conn, new_id(), source_id, name=definition.name, **fields)
+        else:
+            await configuration.update_definition(
+                self._conn, before.id, new_version=prompts_differ(before, definition), **fields
+            )
+
+    def _config(self, source_id: UUID, secrets: tuple[str, ...]) -> bytes | None:
+        if not secrets:
+            return None
+        return self._keyring.encrypt(
+            SourceConfig(secrets=secrets).encode(),
+            table=source_config.CONFIG_TABLE,
+            column=source_config.CONFIG_COLUMN,
+            row_id=str(source_id),
+        )

@@ -1,0 +1,171 @@
+"""What must change so that an instance matches its room document. Pure: the plan is shown as it is, or carried out.
+
+Secrets are compared by value and never shown: a change of them reads ``1 secret`` -> ``2 secrets (changed)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from uuid import UUID
+
+from room_common.contracts.room_document import DefinitionDocument, RoomDocument, SourceDocument
+
+Kind = Literal["room", "channel", "source", "definition"]
+Action = Literal["create", "update", "delete", "unchanged"]
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChange:
+    """One field; ``before`` is None for something new."""
+
+    field: str
+    before: Any
+    after: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing. A definition's ``name`` is ``source / definition``."""
+
+    kind: Kind
+    name: str
+    action: Action
+    fields: tuple[FieldChange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentDefinition:
+    """A definition as it is stored."""
+
+    id: UUID
+    priority: int
+    match: str
+    interpret: str
+    cooldown_seconds: int
+    enabled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentSource:
+    """A source as it is stored. ``secrets`` is None when they can't be decrypted."""
+
+    id: UUID
+    type: str
+    enabled: bool
+    secrets: tuple[str, ...] | None = field(repr=False)
+    definitions: Mapping[str, CurrentDefinition]
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentChannel:
+    """The channel a room talks on, as it is stored."""
+
+    type: str
+    target: str
+    delivery: str
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentRoom:
+    """An instance with all that belongs to it, as it is stored."""
+
+    instance_id: UUID
+    name: str
+    mandate: str
+    timezone: str
+    enabled: bool
+    channel: CurrentChannel | None
+    sources: Mapping[str, CurrentSource]
+
+
+def difference(
+    document: RoomDocument, secrets: Mapping[str, Sequence[str]], current: CurrentRoom | None
+) -> tuple[Change, ...]:
+    """Every thing of the document and of the stored room, with what happens to it. ``secrets`` is by source name."""
+    return (
+        _compared("room", document.slug, current, document, ("name", "mandate", "timezone", "enabled")),
+        *_channel(document, current),
+        *_sources(document, secrets, current.sources if current is not None else {}),
+    )
+
+
+def changed(changes: Sequence[Change]) -> bool:
+    """Whether anything is to be done."""
+    return any(change.action != "unchanged" for change in changes)
+
+
+def _channel(document: RoomDocument, current: CurrentRoom | None) -> Iterator[Change]:
+    before = current.channel if current is not None else None
+    if document.channel is not None:
+        # A channel of another type is another channel: its URL is new.
+        same = before if before is not None and before.type == document.channel.type else None
+        yield _compared("channel", document.channel.type, same, document.channel, ("target", "delivery"))
+        if before is not None and same is None:
+            yield Change("channel", before.type, "delete")
+    elif before is not None:
+        yield Change("channel", before.type, "delete")
+
+
+def _sources(
+    document: RoomDocument, secrets: Mapping[str, Sequence[str]], current: Mapping[str, CurrentSource]
+) -> Iterator[Change]:
+    wanted = {source.name for source in document.sources}
+    for source in document.sources:
+        before = current.get(source.name)
+        yield _source(source, tuple(secrets.get(source.name, ())), before)
+        yield from _definitions(source, before.definitions if before is not None else {})
+    for name, before in current.items():
+        if name not in wanted:
+            yield Change("source", name, "delete")
+            yield from (Change("definition", f"{name} / {definition}", "delete") for definition in before.definitions)
+
+
+def _source(source: SourceDocument, secrets: tuple[str, ...], before: CurrentSource | None) -> Change:
+    compared = _compared("source", source.name, before, source, ("type", "enabled"))
+    had = before.secrets if before is not None else ()
+    if had == secrets:
+        return compared
+    note = FieldChange(
+        "secrets",
+        None if before is None else ("unreadable" if had is None else _count(had)),
+        _count(secrets) + ("" if before is None else " (changed)"),
+    )
+    action: Action = "create" if before is None else "update"
+    return Change("source", source.name, action, (*compared.fields, note))
+
+
+def _definitions(source: SourceDocument, current: Mapping[str, CurrentDefinition]) -> Iterator[Change]:
+    wanted = {definition.name for definition in source.definitions}
+    for definition in source.definitions:
+        yield _compared(
+            "definition",
+            f"{source.name} / {definition.name}",
+            current.get(definition.name),
+            definition,
+            ("priority", "match", "interpret", "cooldown_seconds", "enabled"),
+        )
+    yield from (Change("definition", f"{source.name} / {name}", "delete") for name in current if name not in wanted)
+
+
+def prompts_differ(before: CurrentDefinition, after: DefinitionDocument) -> bool:
+    """Whether a definition's meaning changed, which makes a new version of it."""
+    return (before.match, before.interpret) != (after.match, after.interpret)
+
+
+def _compared(kind: Kind, name: str, before: object | None, after: object, fields: Sequence[str]) -> Change:
+    if before is None:
+        return Change(
+            kind, name, "create", tuple(FieldChange(field_, None, getattr(after, field_)) for field_ in fields)
+        )
+    different = tuple(
+        FieldChange(field_, getattr(before, field_), getattr(after, field_))
+        for field_ in fields
+        if getattr(before, field_) != getattr(after, field_)
+    )
+    return Change(kind, name, "update" if different else "unchanged", different)
+
+
+def _count(secrets: Sequence[str]) -> str:
+    return "no secret" if not secrets else "1 secret" if len(secrets) == 1 else f"{len(secrets)} secrets"
