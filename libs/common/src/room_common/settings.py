@@ -24,12 +24,12 @@ import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
+from room_common.domain.tokens import parse_keys
 from room_common.errors import ConfigurationError
 
 PREFIX = "ROOM_"
 NESTED = "__"
 _MAX_FILE = 65_536
-_KEY_LIST = re.compile(r"[A-Za-z0-9._-]{1,32}:[0-9a-fA-F]{64}(,[A-Za-z0-9._-]{1,32}:[0-9a-fA-F]{64})*")
 
 
 class Section(BaseModel):
@@ -57,12 +57,7 @@ class LogSettings(Section):
 
 
 def _check_key_list(value: SecretStr) -> SecretStr:
-    text = value.get_secret_value()
-    if not _KEY_LIST.fullmatch(text):
-        raise ValueError("write id:64hex, several separated by commas, the one that makes new values first")
-    ids = [entry.partition(":")[0] for entry in text.split(",")]
-    if len(set(ids)) != len(ids):
-        raise ValueError("every key id may occur only once")
+    parse_keys(value.get_secret_value())
     return value
 
 
