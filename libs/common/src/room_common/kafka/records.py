@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 Headers = tuple[tuple[str, bytes], ...]
 
@@ -18,3 +19,16 @@ class Record:
     key: bytes | None
     value: bytes | None
     headers: Headers
+
+
+def from_consumer(message: Any) -> Record:
+    """From aiokafka's record. A header without a value counts as empty."""
+    return Record(
+        topic=message.topic,
+        partition=message.partition,
+        offset=message.offset,
+        timestamp_ms=message.timestamp,
+        key=message.key,
+        value=message.value,
+        headers=tuple((name, value or b"") for name, value in message.headers),
+    )

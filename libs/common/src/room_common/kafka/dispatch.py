@@ -1,0 +1,159 @@
+"""Starts records, as many at once as allowed, one per key, and none while consumption is held."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Hashable, Iterable
+
+from room_common.errors import DependencyUnavailable
+from room_common.kafka.attempts import Attempts, Work
+from room_common.kafka.holds import Holds
+from room_common.kafka.lanes import Lanes
+
+Task = asyncio.Task[DependencyUnavailable | None]
+
+
+class Dispatcher:
+    """The lanes, the running handlers and the holds.
+
+    ``on_over`` is told once of every work that leaves: True when its record is complete, False when it was given up.
+    ``on_change`` is told of a hold that began (True) or ended. ``on_crash`` gets what no handler may raise.
+    """
+
+    def __init__(
+        self,
+        attempts: Attempts,
+        *,
+        concurrency: int,
+        probe_seconds: float,
+        on_over: Callable[[Work, bool], None],
+        on_change: Callable[[str, bool], None],
+        on_crash: Callable[[BaseException], None],
+    ) -> None:
+        self._attempts = attempts
+        self._concurrency = concurrency
+        self._on_over = on_over
+        self._on_change = on_change
+        self._on_crash = on_crash
+        self._lanes: Lanes[Work] = Lanes()
+        self._running: dict[Task, tuple[Hashable, Work, bool]] = {}
+        self._holds = Holds(probe_seconds)
+        self._changed = asyncio.Event()
+        self.open = False
+        """False while partitions change hands and after the end: nothing is started then."""
+
+    @property
+    def running(self) -> int:
+        return len(self._running)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why nothing is started; empty when nothing is held."""
+        return self._holds.reasons
+
+    @property
+    def lacks_probe(self) -> bool:
+        """Whether a probe is due and there is no record to make it with."""
+        idle = not self._running and not self._lanes.ready
+        return self.open and idle and self._holds.probe_due(time.monotonic())
+
+    def offer(self, key: Hashable, work: Work) -> None:
+        """Queue a work; ``pump`` starts it."""
+        self._lanes.offer(key, work)
+
+    def close(self) -> None:
+        """Start nothing more and forget what has not begun."""
+        self.open = False
+        self._lanes.drop_waiting()
+
+    def in_flight(self) -> Iterable[Work]:
+        return [work for _, work, _ in self._running.values()]
+
+    async def drain(self, seconds: float) -> None:
+        """Wait for what runs."""
+        if self._running:
+            await asyncio.wait(set(self._running), timeout=seconds)
+            await asyncio.sleep(0)  # lets the callbacks of finished tasks run
+
+    async def cancel(self, seconds: float) -> None:
+        """Cancel what runs; nothing of it counts as complete."""
+        for task in self._running:
+            task.cancel()
+        await self.drain(seconds)
+
+    async def wait(self, seconds: float) -> None:
+        """Until something finishes or a hold ends, ``seconds`` at most."""
+        self._changed.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    def hold(self, reason: str, *, probe: bool, wish: float | None) -> None:
+        new = reason not in self._holds.reasons
+        self._holds.add(reason, time.monotonic(), probe=probe, wish=wish)
+        if new:
+            self._on_change(reason, True)
+
+    def release(self, reason: str | None = None) -> None:
+        for ended in self._holds.release(reason):
+            self._on_change(ended, False)
+        if not self._holds:
+            self._changed.set()
+            self.pump()
+
+    def hold_for(self, error: DependencyUnavailable) -> str:
+        """Hold because a dependency is away. Returns the reason's name."""
+        reason = f"{error.dependency}_{error.kind}"
+        self.hold(reason, probe=True, wish=error.retry_after)
+        return reason
+
+    def pump(self) -> None:
+        """Start what may start: while held, one record as a probe when it is due."""
+        while self.open and len(self._running) < self._concurrency and self._lanes.ready:
+            probe = bool(self._holds)
+            if probe and (self._running or not self._holds.probe_due(time.monotonic())):
+                return
+            taken = self._lanes.take()
+            assert taken is not None
+            key, work = taken
+            if not work.progress.alive:
+                self._lanes.finish(key)
+                self._on_over(work, False)
+                continue
+            self._holds.probing = probe
+            task = asyncio.create_task(self._attempts.run(work))
+            self._running[task] = (key, work, probe)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: Task) -> None:
+        key, work, probe = self._running.pop(task)
+        if probe:
+            self._holds.probing = False
+        away = self._outcome(task)
+        if away is None:
+            self._lanes.finish(key)
+            complete = not task.cancelled() and task.exception() is None and work.progress.alive
+            self._on_over(work, complete)
+            if probe and complete:
+                self.release()
+        else:
+            if self.open and work.progress.alive:
+                self._lanes.give_back(key)
+            else:
+                self._lanes.finish(key)
+                self._on_over(work, False)
+            self.hold_for(away)
+        self._changed.set()
+        self.pump()
+
+    def _outcome(self, task: Task) -> DependencyUnavailable | None:
+        if task.cancelled():
+            return None
+        error = task.exception()
+        if error is not None:
+            self._on_crash(error)
+            return None
+        return task.result()
