@@ -18,8 +18,8 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-import room_common.postgres
 from room_common.errors import ConfigurationError
+from room_common.postgres.migrate import migrate
 from room_local.parts import ApacheKafka, Postgres, Redis, Server, TansuBroker
 from room_local.parts.processes import wait_until
 
@@ -215,7 +215,7 @@ class Parts:
     def _migrated_template(self) -> str:
         if self._template is None:
             name = "room_test_template"
-            _migrate(self._create(name, None))
+            migrate(self._create(name, None))
             self._template = name
         return self._template
 
@@ -233,10 +233,3 @@ class Parts:
     def _administer(self, statement: sql.Composed) -> None:
         with psycopg.connect(self._maintenance(), autocommit=True, connect_timeout=10) as connection:
             connection.execute(statement)
-
-
-def _migrate(dsn: str) -> None:
-    folder = Path(room_common.postgres.__file__).parent / "migrations"
-    with psycopg.connect(dsn, autocommit=True, connect_timeout=10) as connection:
-        for file in sorted(folder.glob("*.sql")):
-            connection.execute(file.read_bytes())
