@@ -1,0 +1,111 @@
+"""Asking the fast model which definition a payload matches: one call each, in order, the first yes wins."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from room_common.cache.memory import VerdictMemory
+from room_common.domain.deliveries import Definition
+from room_common.llm.port import ChatRequest, Llm
+from room_common.postgres.ledger import VerdictEntry
+from room_matcher.domain.prompt import PROMPT_VERSION, Delivery, Prompt, memory_key
+from room_matcher.domain.verdict import Verdict, verdict
+from room_matcher.metrics import MatcherMetrics
+
+UNCLEAR = "unclear_answer"
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Tally:
+    """What classifying one item has cost and shown so far; it stays true when a call fails half-way."""
+
+    verdicts: list[VerdictEntry] = field(default_factory=list)
+    calls: int = 0
+    tokens: int = 0
+    fallback: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    text: str = field(repr=False)
+    input_tokens: int = 0
+    output_tokens: int = 0
+    remembered: bool = False
+
+
+class Classifier:
+    """Verdicts of the fast model, remembered for a day where Redis lets us.
+
+    ``default_model`` names the tier's own model: a remembered verdict is one of the model that gave it.
+    """
+
+    def __init__(
+        self, llm: Llm, memory: VerdictMemory, metrics: MatcherMetrics, *, default_model: str, max_output_tokens: int
+    ) -> None:
+        self._llm = llm
+        self._memory = memory
+        self._metrics = metrics
+        self._default_model = default_model
+        self._max_output_tokens = max_output_tokens
+
+    async def first_match(
+        self, delivery: Delivery, definitions: Sequence[Definition], model: str | None, tally: Tally
+    ) -> Definition | None:
+        """The first definition that matches, asking as many as it takes. ``model`` is the instance's own, or None.
+
+        Raises ``DependencyUnavailable`` when the provider is at fault and ``EventRejected`` when this event is; what
+        was learned and paid until then is in ``tally``.
+        """
+        for definition in definitions:
+            started = time.monotonic()
+            answer = await self._answer(delivery.ask(definition.matching_prompt), model, tally)
+            understood = verdict(answer.text)
+            self._note(definition, answer, understood, tally, int((time.monotonic() - started) * 1000))
+            if understood.matches:
+                return definition
+        return None
+
+    async def _answer(self, prompt: Prompt, model: str | None, tally: Tally) -> _Answer:
+        key = memory_key(PROMPT_VERSION, model or self._default_model, prompt.remembered)
+        remembered = await self._memory.get(key)
+        if remembered is not None:
+            return _Answer(remembered, remembered=True)
+        tally.calls += 1
+        completion = await self._llm.complete(
+            ChatRequest(
+                tier="fast",
+                messages=({"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.user}),
+                max_output_tokens=self._max_output_tokens,
+                temperature=0.0,
+                model=model,
+            )
+        )
+        tally.tokens += completion.input_tokens + completion.output_tokens
+        tally.fallback |= completion.fallback
+        if not completion.fallback:
+            await self._memory.put(key, completion.text)
+        return _Answer(completion.text, completion.input_tokens, completion.output_tokens)
+
+    def _note(self, definition: Definition, answer: _Answer, understood: Verdict, tally: Tally, ms: int) -> None:
+        self._metrics.verdict(str(understood.answer), remembered=answer.remembered, warning=understood.warning)
+        if understood.warning:
+            log.warning("unclear verdict", definition_id=str(definition.id))
+        tally.verdicts.append(
+            VerdictEntry(
+                definition_id=definition.id,
+                name=definition.name,
+                verdict=str(understood.answer),
+                warning=UNCLEAR if understood.warning else None,
+                answer=understood.excerpt if understood.warning else None,
+                input_tokens=answer.input_tokens,
+                output_tokens=answer.output_tokens,
+                remembered=answer.remembered,
+                ms=ms,
+            )
+        )

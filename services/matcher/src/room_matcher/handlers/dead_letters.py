@@ -1,0 +1,37 @@
+"""The dead-letter topic: deliveries that fail by their own fault."""
+
+from __future__ import annotations
+
+from room_common.contracts.envelope import dead_headers
+from room_common.contracts.topics import WEBHOOKS_DEAD
+from room_common.errors import DeadLetter
+from room_common.faults import crash_point
+from room_common.kafka.producer import Producer
+from room_common.kafka.records import Headers, Record
+
+ITEM_HEADER = "item"
+
+
+class DeadLetters:
+    """Publishes to the dead-letter topic and waits for the acknowledgement."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+
+    async def publish(self, record: Record, error: DeadLetter, *, attempts: int, item: int | None = None) -> None:
+        """Publish ``record`` with why it died; ``item`` says which of its items did. Raises ``DependencyUnavailable``.
+
+        A record too large to be published again goes without its body; the origin in its headers tells where that is.
+        """
+        crash_point("matcher.before_dead_publish")
+        headers = dead_headers(record, error, attempts)
+        if item is not None:
+            headers = (*headers, (ITEM_HEADER, b"%d" % item))
+        try:
+            await self._send(record, record.value, headers)
+        except DeadLetter:
+            await self._send(record, b"", headers)
+        crash_point("matcher.after_dead_publish")
+
+    async def _send(self, record: Record, value: bytes | None, headers: Headers) -> None:
+        await self._producer.send(WEBHOOKS_DEAD, key=record.key, value=value, headers=headers)

@@ -1,0 +1,208 @@
+"""What is done with a record of the raw topic: the executor's side of the matcher."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import structlog
+
+from room_common.domain.decoding import Decoded, Item, decode_payload
+from room_common.domain.deliveries import Source
+from room_common.errors import DeadLetter, DependencyUnavailable
+from room_common.kafka.records import Record
+from room_common.postgres import ledger
+from room_common.postgres.database import Database
+from room_matcher.adapters.source_cache import SourceCache
+from room_matcher.adapters.source_secrets import Opened, SourceSecrets
+from room_matcher.domain.cascade import (
+    RECHECKED,
+    Accepted,
+    Stop,
+    check_source,
+    judge,
+    lane_key,
+    splits,
+    surely_one_item,
+)
+from room_matcher.domain.delivery_identity import BODY_TTL_S
+from room_matcher.handlers.delivery import Delivery, nameless, open_record
+from room_matcher.handlers.items import Items, Subject
+from room_matcher.metrics import MatcherMetrics
+
+ITEMS_AT_ONCE: Final = 8
+"""Items of one delivery that are worked on side by side."""
+
+log = structlog.get_logger(__name__)
+
+
+class Deliveries:
+    """Walks each delivery through the cascade up to its items, and each item to its outcome."""
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        sources: SourceCache,
+        secrets: SourceSecrets,
+        items: Items,
+        metrics: MatcherMetrics,
+        attempts: int,
+    ) -> None:
+        self._database = database
+        self._sources = sources
+        self._secrets = secrets
+        self._items = items
+        self._metrics = metrics
+        self._attempts = attempts
+
+    def dedup_key(self, record: Record) -> bytes | None:
+        """Equal for copies of one delivery, so that they run one after the other."""
+        try:
+            delivery = open_record(record)
+        except DeadLetter:
+            return None
+        return lane_key(delivery.envelope.token_sha256, delivery.envelope.http, delivery.body)
+
+    async def already_done(self, records: Sequence[Record]) -> set[tuple[int, int]]:
+        """Those of a fetched batch that the ledger has already, as (partition, offset).
+
+        A delivery that may have several items is never among them: its items are looked at one by one.
+        """
+        single: dict[tuple[int, int], ledger.Key] = {}
+        for record in records:
+            try:
+                delivery = open_record(record)
+            except DeadLetter:
+                continue
+            if surely_one_item(delivery.body, delivery.envelope.http):
+                single[record.partition, record.offset] = delivery.key
+        if not single:
+            return set()
+        async with self._database.transaction() as conn:
+            decided = await ledger.decided(conn, list(single.values()))
+        done = {place for place, (_, delivery_id) in single.items() if delivery_id in decided}
+        self._metrics.already_decided(len(done))
+        return done
+
+    async def handle(self, record: Record) -> None:
+        """Decide every item of the record. Raises ``DependencyUnavailable`` to be called again later."""
+        try:
+            delivery = open_record(record)
+        except DeadLetter as error:
+            await self._bury_nameless(record, error)
+            return
+        source, opened, verdict = await self._judged(delivery)
+        if isinstance(verdict, Stop):
+            await self._stop(delivery, source, opened, verdict)
+            return
+        assert source is not None
+        await self._each(
+            [Subject(delivery, item, source, verdict.verified, _body_ttl(opened)) for item in verdict.items]
+        )
+
+    async def on_poison(self, record: Record, error: Exception) -> None:
+        """Put a record aside that failed for no foreseen reason; items that were decided stay as they are."""
+        reason = DeadLetter(f"unforeseen_{type(error).__name__}")
+        try:
+            delivery = open_record(record)
+        except DeadLetter:
+            await self._bury_nameless(record, reason)
+            return
+        source, split = await self._known_source(delivery)
+        items = _items(delivery, split=split)
+        async with self._database.transaction() as conn:
+            decided = (await ledger.decided(conn, [delivery.key])).get(delivery.envelope.id, set())
+        for item in items:
+            if item.index not in decided:
+                row = delivery.entry("dead", None, source, item=item.index, size=len(item.raw))
+                number = item.index if item.sliced else None
+                await self._items.bury(row, delivery, reason, attempts=self._attempts, item=number)
+        if not items and not decided:
+            await self._items.bury(
+                delivery.entry("dead", None, source), delivery, reason, attempts=self._attempts, item=None
+            )
+
+    async def _bury_nameless(self, record: Record, error: DeadLetter) -> None:
+        delivery = nameless(record)
+        await self._items.bury(delivery.entry("dead", None, None), delivery, error, attempts=1, item=None)
+
+    async def _judged(self, delivery: Delivery) -> tuple[Source | None, Opened | None, Accepted | Stop]:
+        """The request's part of the cascade. A no that outdated configuration may cause is looked at again."""
+        found = await self._sources.find(delivery.envelope.token_sha256)
+        opened, verdict = self._judge(found.source, delivery)
+        if isinstance(verdict, Stop) and verdict.outcome in RECHECKED and not found.fresh:
+            found = await self._sources.find(delivery.envelope.token_sha256, fresh=True)
+            opened, verdict = self._judge(found.source, delivery)
+        return found.source, opened, verdict
+
+    def _judge(self, source: Source | None, delivery: Delivery) -> tuple[Opened | None, Accepted | Stop]:
+        stop = check_source(source, delivery.received_at)
+        if stop is not None or source is None:
+            return None, stop or Stop("unknown_token")
+        opened = self._secrets.open(source, delivery.envelope.token_sha256, delivery.envelope.query)
+        if isinstance(opened, Stop):
+            return None, opened
+        verdict = judge(
+            delivery.request(),
+            source.source_type,
+            opened.config.secrets,
+            split=splits(source.source_type, opened.config.split),
+            uri=opened.uri,
+        )
+        return opened, verdict
+
+    async def _stop(self, delivery: Delivery, source: Source | None, opened: Opened | None, stop: Stop) -> None:
+        """Record where the request ended: one row, or the rest of them if some of its items were decided before."""
+        if await self._items.record(delivery.stopped(stop, source)) or source is None:
+            return
+        split = splits(source.source_type, None if opened is None else opened.config.split)
+        for item in _items(delivery, split=split):
+            if item.index > 0:
+                await self._items.record(delivery.stopped(stop, source, item=item.index, size=len(item.raw)))
+
+    async def _each(self, subjects: Sequence[Subject]) -> None:
+        """Decide all, a few at a time. One that fails keeps none of the others from its outcome."""
+        slots = asyncio.Semaphore(ITEMS_AT_ONCE)
+
+        async def one(subject: Subject) -> None:
+            async with slots:
+                await self._items.decide(subject)
+
+        errors = await asyncio.gather(*(one(subject) for subject in subjects), return_exceptions=True)
+        _raise_worst(error for error in errors if error is not None)
+
+    async def _known_source(self, delivery: Delivery) -> tuple[Source | None, bool]:
+        """The source of a poisoned record as far as it can be told, and whether its arrays are split."""
+        try:
+            source, opened, _ = await self._judged(delivery)
+        except DependencyUnavailable:
+            raise
+        except Exception as error:
+            log.warning("a poisoned record has no source", error=type(error).__name__)
+            return None, False
+        if source is None:
+            return None, False
+        return source, splits(source.source_type, None if opened is None else opened.config.split)
+
+
+def _items(delivery: Delivery, *, split: bool) -> Sequence[Item]:
+    envelope = delivery.envelope
+    decoded = decode_payload(delivery.body, envelope.content_type, envelope.http, split=split)
+    return decoded.items if isinstance(decoded, Decoded) else ()
+
+
+def _body_ttl(opened: Opened | None) -> int:
+    seconds = None if opened is None else opened.config.dedup_seconds
+    return BODY_TTL_S if seconds is None else seconds
+
+
+def _raise_worst(errors: Iterable[BaseException]) -> None:
+    """A dependency that is away goes first: it spends no attempt, and the record is met again in any case."""
+    found = list(errors)
+    for error in found:
+        if isinstance(error, DependencyUnavailable):
+            raise error
+    for error in found:
+        raise error

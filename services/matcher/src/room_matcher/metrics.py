@@ -1,0 +1,75 @@
+"""What the matcher counts."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry
+
+from room_common.domain.deliveries import OUTCOMES, Outcome
+from room_common.telemetry.metrics import EVENT_AGE, Metric, counter, define, histogram
+
+OUTCOMES_TOTAL = define(
+    Metric("room_outcomes_total", "counter", "Items of deliveries by the outcome that was recorded.", ("outcome",))
+)
+VERDICTS_TOTAL = define(
+    Metric(
+        "room_verdicts_total",
+        "counter",
+        "Answers of the fast model, by how they were understood and whether they were remembered.",
+        ("verdict", "remembered"),
+    )
+)
+VERDICT_WARNINGS_TOTAL = define(
+    Metric(
+        "room_verdict_warnings_total",
+        "counter",
+        "Answers that were neither yes nor no; the ledger names the definition.",
+    )
+)
+WASTED_CALLS_TOTAL = define(
+    Metric(
+        "room_wasted_llm_calls_total",
+        "counter",
+        "Model calls for events that the deciding transaction then refused.",
+        ("outcome",),
+    )
+)
+ALREADY_DECIDED_TOTAL = define(
+    Metric("room_already_decided_total", "counter", "Items met again after they had been decided.")
+)
+
+
+class MatcherMetrics:
+    """The matcher's instruments, every known label set at 0."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._outcomes = counter(registry, OUTCOMES_TOTAL)
+        self._verdicts = counter(registry, VERDICTS_TOTAL)
+        self._warnings = counter(registry, VERDICT_WARNINGS_TOTAL)
+        self._wasted = counter(registry, WASTED_CALLS_TOTAL)
+        self._again = counter(registry, ALREADY_DECIDED_TOTAL)
+        self._age = histogram(registry, EVENT_AGE)
+        for outcome in OUTCOMES:
+            self._outcomes.labels(outcome)
+
+    def recorded(self, outcome: Outcome | None, age_seconds: float) -> None:
+        """An item came to its end; None: it had come to it before."""
+        if outcome is None:
+            self._again.inc()
+            return
+        self._outcomes.labels(outcome).inc()
+        self._age.labels("pending" if outcome == "matched" else "decided").observe(max(0.0, age_seconds))
+
+    def already_decided(self, items: int) -> None:
+        """Items found in the ledger before anything was done for them."""
+        self._again.inc(items)
+
+    def verdict(self, understood: str, *, remembered: bool, warning: bool) -> None:
+        """An answer was read."""
+        self._verdicts.labels(understood, "yes" if remembered else "no").inc()
+        if warning:
+            self._warnings.inc()
+
+    def wasted(self, calls: int, outcome: Outcome) -> None:
+        """Calls were paid for an event that could not be admitted."""
+        if calls:
+            self._wasted.labels(outcome).inc(calls)

@@ -1,0 +1,46 @@
+"""Settings of the matcher."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from room_common.cache.settings import RedisSettings
+from room_common.kafka.settings import KafkaSettings
+from room_common.llm.settings import LlmSettings
+from room_common.postgres.settings import DatabaseSettings
+from room_common.settings import EncryptionSettings, PublicUrl, Section, ServiceSettings
+
+
+class MatchingSettings(Section):
+    """``ROOM_MATCHER__*``."""
+
+    concurrency: int = Field(
+        128, ge=1, le=2000, description="Deliveries worked on at once; model calls have their own limit."
+    )
+    buffered: int = Field(512, ge=1, le=20_000, description="Deliveries taken from Kafka and not yet decided.")
+    backlog_cap: int = Field(
+        100, ge=1, le=10_000, description="Pending events of one instance beyond which nothing new is admitted."
+    )
+    config_seconds: float = Field(
+        2.0, ge=0, le=2, description="How long the configuration of a source is remembered; at most 2 s."
+    )
+    ledger_rows: int = Field(500, ge=1, le=5000, description="Most outcomes written in one transaction.")
+    ledger_seconds: float = Field(0.1, ge=0, le=5, description="Longest wait for more outcomes to write together.")
+    max_output_tokens: int = Field(
+        64, ge=1, le=8192, description="Limit of a verdict's length; models that think before they answer need more."
+    )
+    probe_seconds: float = Field(
+        5.0, gt=0, le=300, description="Seconds between two probes while a dependency is away."
+    )
+
+
+class MatcherSettings(ServiceSettings):
+    """Everything the matcher reads from its environment."""
+
+    kafka: KafkaSettings
+    database: DatabaseSettings
+    redis: RedisSettings = Field(default_factory=RedisSettings)
+    llm: LlmSettings = Field(default_factory=LlmSettings)
+    encryption: EncryptionSettings
+    public_url: PublicUrl
+    matcher: MatchingSettings = Field(default_factory=MatchingSettings)
