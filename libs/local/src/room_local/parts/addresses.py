@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import socket
 import tempfile
 from pathlib import Path
@@ -15,7 +16,16 @@ HOST = "127.0.0.1"
 
 
 def free_port() -> int:
-    """A TCP port nobody listens on at this moment."""
+    """A TCP port nobody listens on now, and that no outgoing connection will be given.
+
+    A port of the ephemeral range may be taken by any connection while its server restarts; worse, a client that keeps
+    trying there can end up connected to itself.
+    """
+    low, high = 15_000, 32_000
+    for _ in range(200):
+        port = low + secrets.randbelow(high - low)
+        if is_free(port):
+            return port
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])

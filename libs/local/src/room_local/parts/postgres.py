@@ -16,12 +16,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
+import psutil
 import psycopg
 from psycopg import sql
 
 from room_common.errors import ConfigurationError
 from room_local.parts.addresses import socket_folder
-from room_local.parts.processes import Account, PartFailed, tail
+from room_local.parts.processes import Account, PartFailed, end_recorded, tail
 from room_local.parts.server import Server
 
 _SUPERUSER = "postgres"
@@ -89,6 +90,7 @@ class Postgres(Server):
             self._prepare_account()
         if not (self.data / "PG_VERSION").exists():
             self._initialize()
+        self._end_leftover()
 
     def create_database(self, name: str) -> bool:
         """Make an empty database; returns whether it was missing."""
@@ -97,6 +99,17 @@ class Postgres(Server):
             if row is None:
                 connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
             return row is None
+
+    def _end_leftover(self) -> None:
+        """End a server of an earlier run on this data, and forget a pid file whose number now belongs to another."""
+        file = self.data / "postmaster.pid"
+        try:
+            process = psutil.Process(int(file.read_text().split(maxsplit=1)[0]))
+            if process.name() == "postgres" and Path(process.cwd()) == self.data.resolve():
+                end_recorded(process.pid, process.create_time(), signal.SIGINT, self.stop_timeout)
+        except (OSError, ValueError, IndexError, psutil.Error):
+            pass
+        file.unlink(missing_ok=True)
 
     def _trusted(self) -> set[int]:
         trusted = {os.geteuid()}
