@@ -32,9 +32,9 @@ def _either_width(character: str) -> str:
 
 # No word boundary after the name: `<room-database>` goes too, which costs nothing and leaves no near miss.
 _FENCE_SHAPED = re.compile(
-    r"[<\uff1c\ufe64]" + _IGNORABLE + r"[/\\\uff0f]?" + _IGNORABLE
+    r"[<\uff1c\ufe64](?:" + _IGNORABLE + r"[/\\\uff0f])*+" + _IGNORABLE
     + _IGNORABLE.join(_either_width(character) for character in TAG)
-    + r"[^<>\uff1c\uff1e]{0,200}[>\uff1e\ufe65]?",
+    + r"(?:[^<>\uff1c\uff1e]{0,200}[>\uff1e\ufe65])?",
     re.IGNORECASE,
 )  # fmt: skip
 
