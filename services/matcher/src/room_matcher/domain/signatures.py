@@ -102,9 +102,13 @@ def verify(scheme: str, secrets: Sequence[bytes], signed: Signed, *, check_age: 
         return Verification(claim)
     if not _made_by_one_of(usable, claim):
         return Verification(Problem.MISMATCH)
-    if check_age and claim.signed_at_s is not None and abs(signed.received_at_s - claim.signed_at_s) > TOLERANCE_S:
+    if check_age and claim.signed_at_s is not None and not _in_time(claim.signed_at_s, signed.received_at_s):
         return Verification(Problem.STALE)
     return Verification()
+
+
+def _in_time(signed_at_s: float, received_at_s: float) -> bool:
+    return abs(received_at_s - signed_at_s) <= TOLERANCE_S
 
 
 def _made_by_one_of(secrets: Sequence[bytes], claim: _Claim) -> bool:
