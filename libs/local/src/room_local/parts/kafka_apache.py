@@ -61,7 +61,8 @@ class ApacheNode(Server):
     def _format(self) -> None:
         # All nodes of a cluster need the same id: it is derived from their shared folder.
         cluster = uuid.uuid5(uuid.NAMESPACE_URL, str(self.data.parent)).bytes
-        identity = base64.urlsafe_b64encode(cluster).decode().rstrip("=")
+        # A leading dash would read as an option of the tool.
+        identity = base64.urlsafe_b64encode(cluster).decode().rstrip("=").replace("-", "_")
         command = _java("kafka.tools.StorageTool", "format", "-t", identity, "-c", str(self._configuration))
         try:
             subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=90)
