@@ -75,11 +75,11 @@ def parse_keys(text: str) -> Sequence[tuple[str, bytes]]:
         try:
             key = bytes.fromhex(digits)
         except ValueError:
-            raise ValueError(f"key {position} ({name}) has characters that are not hex digits") from None
+            raise ValueError(f"key {position} has characters that are not hex digits") from None
         if len(key) != 32 or len(digits) != 64:
-            raise ValueError(f"key {position} ({name}) has {len(digits)} hex digits, 64 are needed")
+            raise ValueError(f"key {position} has {len(digits)} hex digits, 64 are needed")
         if any(name == other for other, _ in pairs):
-            raise ValueError(f"the key id {name} is there twice")
+            raise ValueError(f"the id of key {position} is there already")
         pairs.append((name, key))
     return pairs
 

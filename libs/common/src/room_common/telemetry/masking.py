@@ -50,7 +50,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
         re.compile(
             r"(?<![A-Za-z0-9])(?:sk-[\w\-]{8,}|[srp]k_(?:live|test)_\w{8,}|whsec_[\w+/=\-]{8,}|xox[a-z]-[\w\-]{8,}|xapp-[\w\-]{8,}"
             r"|gh[opsur]_\w{16,}|github_pat_\w{16,}|glpat-[\w\-]{8,}|shp[a-z]{2,3}_\w{16,}|AKIA[A-Z0-9]{12,}"
-            r"|eyJ[\w\-]{8,}\.[\w\-]+\.[\w\-]*)"
+            r"|eyJ[\w\-]{5,}\.[\w\-]+\.[\w\-]*)"
         ),
         MASK,
     ),
