@@ -1,0 +1,1 @@
+"""The rules of a cycle, pure: time, ids and randomness are arguments."""
