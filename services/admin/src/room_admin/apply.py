@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from room_common.crypto import Keyring
-
 from room_admin.domain.difference import (
     Change,
     CurrentChannel,
@@ -23,6 +21,7 @@ from room_admin.domain.difference import (
 from room_common.contracts import source_config
 from room_common.contracts.room_document import DefinitionDocument, RoomDocument, SourceDocument
 from room_common.contracts.source_config import SourceConfig, read_config
+from room_common.crypto import Keyring
 from room_common.domain.tokens import RANDOM_BYTES, TokenKeys, make_token, token_digest
 from room_common.errors import Refused
 from room_common.identity import new_id

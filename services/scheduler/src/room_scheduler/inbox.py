@@ -67,9 +67,11 @@ class Inbox:
             reply = reader(record.value or b"")
         except Refused as error:
             raise DeadLetter(error.reason) from None
-        await self._put(channel, envelope, reply, received_at)
+        await self._put(channel, envelope, reply, received_at, trace_id_of(record.headers))
 
-    async def _put(self, channel: ReplyChannel, envelope: Envelope, reply: Reply, received_at: datetime) -> None:
+    async def _put(
+        self, channel: ReplyChannel, envelope: Envelope, reply: Reply, received_at: datetime, trace_id: str | None
+    ) -> None:
         reason = fate(
             reply,
             channel=channel.channel_type,
@@ -88,7 +90,7 @@ class Inbox:
                 dedup_key=f"{channel.channel_type}:{channel.id}:{reply.id or envelope.id}",
                 reason=reason,
                 received_at=received_at,
-                trace_id=trace_id_of(envelope.traceparent),
+                trace_id=trace_id,
             )
             now = await replies.wake(conn, channel.instance_id, self._debounce) if fresh and reason is None else None
         crash_point("scheduler.after_reply")

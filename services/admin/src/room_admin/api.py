@@ -1,0 +1,38 @@
+"""The web application: routes, errors and limits."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+
+from room_admin import problems
+from room_admin.apply import Applier, Urls
+from room_admin.limits import BodyLimit
+from room_admin.problems import ProblemDetails
+from room_admin.routes import apply, instances, work
+from room_common.postgres.database import Database
+from room_common.telemetry.metrics import room_version
+
+_ERRORS = (400, 401, 403, 404, 409, 413, 422, 503)
+
+
+def build(database: Database | None, applier: Applier | None, urls: Urls | None) -> FastAPI:
+    """The API. Without adapters it can only describe itself: the committed OpenAPI document is made that way."""
+    app = FastAPI(
+        title="Room",
+        version=room_version(),
+        summary="Operate the rooms of this installation.",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/api/v1/openapi.json",
+        responses={
+            status: {"model": ProblemDetails, "content": {"application/problem+json": {}}} for status in _ERRORS
+        },
+    )
+    problems.install(app)
+    app.add_middleware(BodyLimit)
+    app.state.database = database
+    app.state.applier = applier
+    app.state.urls = urls
+    for routes in (apply, instances, work):
+        app.include_router(routes.router, prefix="/api/v1")
+    return app

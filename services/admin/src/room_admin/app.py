@@ -1,0 +1,32 @@
+"""What admin is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from room_admin.api import build
+from room_admin.apply import Applier, Urls
+from room_admin.server import ApiServer, Bootstrap
+from room_admin.settings import AdminSettings
+from room_common.crypto import Keyring
+from room_common.domain.tokens import parse_token_keys, token_digest
+from room_common.postgres.database import Database
+from room_common.postgres.migrate import SchemaGate
+from room_common.service.parts import Context, Part
+from room_common.service.state import StateReporter
+
+
+def compose(context: Context[AdminSettings]) -> Sequence[Part]:
+    """The parts of admin, in the order in which they start."""
+    settings = context.settings
+    database = Database(settings.database, application_name="room-admin", registry=context.registry)
+    keyring = Keyring.parse(settings.encryption.keys.get_secret_value())
+    urls = Urls(keyring, parse_token_keys(settings.token_keys.get_secret_value()), settings.public_url)
+    token = settings.admin.bootstrap_token
+    return [
+        database,
+        SchemaGate(database),
+        Bootstrap(database, None if token is None else token_digest(token.get_secret_value())),
+        ApiServer(build(database, Applier(database, keyring, urls), urls), settings.admin),
+        StateReporter(database, context),
+    ]

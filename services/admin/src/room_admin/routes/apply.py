@@ -1,0 +1,108 @@
+"""Making an instance match its document."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from room_admin.access import Operator
+from room_admin.apply import Applied, Applier
+from room_admin.domain.difference import changed
+from room_admin.problems import FieldError, Problem
+from room_common.contracts.room_document import RoomDocument
+from room_common.contracts.source_config import MAX_SECRETS
+
+router = APIRouter(tags=["apply"])
+
+SecretValue = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
+
+
+class ApplyRequest(BaseModel):
+    """A room document, and the secrets that its references stand for."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    room: RoomDocument
+    secrets: dict[str, Annotated[list[SecretValue], Field(max_length=MAX_SECRETS)]] = Field(
+        default_factory=dict, description="The values of each source's secrets, by the source's name."
+    )
+    dry_run: bool = Field(False, description="Only say what would change.")
+
+
+class FieldChangeOut(BaseModel):
+    """One field of a change."""
+
+    field: str
+    before: Any
+    after: Any
+
+
+class ChangeOut(BaseModel):
+    """What happens to one thing."""
+
+    kind: Literal["room", "channel", "source", "definition"]
+    name: str
+    action: Literal["create", "update", "delete", "unchanged"]
+    fields: list[FieldChangeOut]
+
+
+class UrlOut(BaseModel):
+    """A URL made just now, shown this once."""
+
+    kind: Literal["source", "channel"]
+    name: str
+    url: str
+
+
+class ApplyAnswer(BaseModel):
+    """The difference, and whether it was carried out."""
+
+    changed: bool
+    applied: bool
+    changes: list[ChangeOut]
+    urls: list[UrlOut]
+
+
+@router.post("/apply")
+async def apply(request: Request, body: ApplyRequest, caller: Operator) -> ApplyAnswer:
+    """Make an instance match the document. Idempotent: a second time changes nothing."""
+    _check_secrets(body)
+    applier: Applier = request.app.state.applier
+    applied = await applier.apply(body.room, body.secrets, caller, dry_run=body.dry_run)
+    return _answer(applied, dry_run=body.dry_run)
+
+
+def _check_secrets(body: ApplyRequest) -> None:
+    wanted = {source.name: len(source.secrets) for source in body.room.sources}
+    errors = [
+        FieldError(pointer=f"/secrets/{name}", detail="the document has no source of this name")
+        for name in body.secrets
+        if name not in wanted
+    ]
+    errors += [
+        FieldError(pointer=f"/secrets/{name}", detail=f"the source refers to {count} secret(s), {given} given")
+        for name, count in wanted.items()
+        if (given := len(body.secrets.get(name, ()))) != count
+    ]
+    if errors:
+        raise Problem(422, "the secrets do not fit the document", tuple(errors))
+
+
+def _answer(applied: Applied, *, dry_run: bool) -> ApplyAnswer:
+    something = changed(applied.changes)
+    return ApplyAnswer(
+        changed=something,
+        applied=something and not dry_run,
+        changes=[
+            ChangeOut(
+                kind=change.kind,
+                name=change.name,
+                action=change.action,
+                fields=[FieldChangeOut(field=f.field, before=f.before, after=f.after) for f in change.fields],
+            )
+            for change in applied.changes
+        ],
+        urls=[UrlOut.model_validate(url, from_attributes=True) for url in applied.urls],
+    )

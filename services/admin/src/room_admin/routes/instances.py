@@ -1,0 +1,100 @@
+"""Instances with their rooms, sources, definitions and channels; revealing a URL."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Path, Request
+from pydantic import BaseModel
+
+from room_admin.access import DatabaseOf, Operator, Viewer
+from room_admin.apply import Urls
+from room_admin.problems import Problem
+from room_admin.routes.parameters import Page, room_of
+from room_common.errors import Refused
+from room_common.postgres import access, configuration, listings
+from room_common.postgres.access import Caller
+from room_common.postgres.database import Database
+
+router = APIRouter(tags=["instances"])
+
+RoomSlug = Annotated[str, Path(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$", description="Slug of a room.")]
+
+
+class UrlAnswer(BaseModel):
+    """A URL that takes posts."""
+
+    url: str
+
+
+@router.get("/instances")
+async def list_instances(database: DatabaseOf, _: Viewer) -> Page:
+    """Every instance with the state of its room."""
+    async with database.transaction() as conn:
+        return Page(items=list(await listings.instances(conn)), next=None)
+
+
+@router.get("/instances/{slug}")
+async def show_instance(database: DatabaseOf, _: Viewer, slug: RoomSlug) -> dict[str, Any]:
+    """One instance with its mandate and whom it talks to."""
+    async with database.transaction() as conn:
+        found = await listings.room(conn, await room_of(conn, slug))
+    if found is None:
+        raise Problem(404, f"there is no room {slug!r}")
+    return found
+
+
+@router.get("/instances/{slug}/sources")
+async def list_sources(database: DatabaseOf, _: Viewer, slug: RoomSlug) -> Page:
+    """The sources of an instance, without their URLs."""
+    async with database.transaction() as conn:
+        return Page(items=list(await listings.sources(conn, await room_of(conn, slug))), next=None)
+
+
+@router.get("/instances/{slug}/definitions")
+async def list_definitions(database: DatabaseOf, _: Viewer, slug: RoomSlug) -> Page:
+    """The definitions of an instance, by source and in the order they are asked."""
+    async with database.transaction() as conn:
+        return Page(items=list(await listings.definitions(conn, await room_of(conn, slug))), next=None)
+
+
+@router.get("/instances/{slug}/channels")
+async def list_channels(database: DatabaseOf, _: Viewer, slug: RoomSlug) -> Page:
+    """The channels of an instance, without their URLs."""
+    async with database.transaction() as conn:
+        return Page(items=list(await listings.channels(conn, await room_of(conn, slug))), next=None)
+
+
+@router.post("/sources/{source_id}/reveal")
+async def reveal_source(request: Request, database: DatabaseOf, caller: Operator, source_id: UUID) -> UrlAnswer:
+    """The URL that senders post to. Audited."""
+    return await _reveal(request, database, caller, "source", source_id)
+
+
+@router.post("/channels/{channel_id}/reveal")
+async def reveal_channel(request: Request, database: DatabaseOf, caller: Operator, channel_id: UUID) -> UrlAnswer:
+    """The URL that takes a channel's replies. Audited."""
+    return await _reveal(request, database, caller, "channel", channel_id)
+
+
+async def _reveal(
+    request: Request, database: Database, caller: Caller, kind: Literal["source", "channel"], row_id: UUID
+) -> UrlAnswer:
+    urls: Urls = request.app.state.urls
+    async with database.transaction() as conn:
+        if kind == "source":
+            owner = await listings.owner_of_source(conn, row_id)
+            tokens = await configuration.read_tokens(conn, source_id=row_id)
+        else:
+            owner = await listings.owner_of_channel(conn, row_id)
+            tokens = await configuration.read_tokens(conn, channel_id=row_id)
+        if owner is None or not tokens:
+            raise Problem(404, f"there is no such {kind}, or it has no URL that works")
+        path = "webhooks" if kind == "source" else f"channels/{owner['name']}"
+        try:
+            url = urls.reveal(path, tokens[0])
+        except Refused:
+            raise Problem(409, "the stored URL can't be decrypted: it was changed outside of Room") from None
+        await access.audit(conn, caller.name, f"reveal_{kind}", instance_id=owner["instance_id"], subject=str(row_id))
+    return UrlAnswer(url=url)

@@ -1,0 +1,28 @@
+"""Settings of admin."""
+
+from __future__ import annotations
+
+from pydantic import Field, SecretStr
+
+from room_common.postgres.settings import DatabaseSettings
+from room_common.settings import EncryptionSettings, PublicUrl, Section, ServiceSettings, TokenKeys
+
+
+class ApiSettings(Section):
+    """Where the API listens, and its first token."""
+
+    host: str = Field("0.0.0.0", description="Address that the API listens on.")  # noqa: S104
+    port: int = Field(8090, ge=0, le=65535, description="Port of the API; 0 takes a free one.")
+    bootstrap_token: SecretStr | None = Field(
+        None, min_length=16, description="Becomes the first operator's token; ignored once there is an operator."
+    )
+
+
+class AdminSettings(ServiceSettings):
+    """Everything admin reads from the environment."""
+
+    database: DatabaseSettings
+    encryption: EncryptionSettings
+    token_keys: TokenKeys
+    public_url: PublicUrl
+    admin: ApiSettings = Field(default_factory=ApiSettings)
