@@ -23,7 +23,6 @@ from room_local.events import Event
 from room_local.files import StackFiles
 from room_local.logs import logs as read_logs
 from room_local.options import StackOptions
-from room_local.stack import Stack
 from room_local.status import ProcessStatus, StackStatus, take_down
 from room_local.status import status as read_status
 
@@ -130,6 +129,10 @@ def logs(
 
 
 def _foreground(directory: Path, options: StackOptions) -> None:
+    from room_local.stack import (
+        Stack,
+    )  # late: it loads the clients of everything, which other commands need not wait for
+
     stack = Stack(directory, options, print_event)
     with _failures_explained(), _signals_interrupt():
         try:
@@ -239,8 +242,11 @@ def _show(found: StackStatus) -> None:
         console.print("no stack has been started here: `room up` starts one", markup=False)
         return
     table = Table(box=None, pad_edge=False)
-    for title in ("name", "state", "pid", "memory", "restarts", "address"):
-        table.add_column(title, justify="right" if title in ("pid", "memory", "restarts") else "left", no_wrap=True)
+    for title in ("name", "state"):
+        table.add_column(title, no_wrap=True)
+    for title in ("pid", "memory", "restarts"):
+        table.add_column(title, no_wrap=True, justify="right")
+    table.add_column("address", overflow="fold")
     for one in found.processes:
         table.add_row(
             one.name,
@@ -248,7 +254,7 @@ def _show(found: StackStatus) -> None:
             str(one.pid or "-"),
             f"{one.memory_bytes >> 20} MiB" if one.memory_bytes is not None else "-",
             str(one.restarts or "-"),
-            Text(one.url or "-", overflow="fold"),
+            _address(one),
         )
     console.print(table)
     console.print(f"stack: {found.state}, Kafka: {found.kafka}, model: {found.model}", markup=False)
@@ -265,6 +271,13 @@ def _show(found: StackStatus) -> None:
             markup=False,
             soft_wrap=True,
         )
+
+
+def _address(process: ProcessStatus) -> str:
+    if process.url is None:
+        return "-"
+    # The sockets' full names are long, and in .room/env where they are needed.
+    return "unix socket" if process.url.startswith(("unix:", "postgresql:")) else process.url
 
 
 def _state(process: ProcessStatus) -> str:

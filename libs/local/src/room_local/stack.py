@@ -23,10 +23,14 @@ from room_local.environment import (
 from room_local.events import Event, Kind, Listener
 from room_local.files import StackFiles, write_private
 from room_local.options import StackOptions
-from room_local.parts import ApacheKafka, PartFailed, Postgres, Redis, Server, TansuBroker
 from room_local.parts.addresses import HOST, free_port, is_free
+from room_local.parts.kafka_apache import ApacheKafka
 from room_local.parts.kafka_jars import fetch_jars
-from room_local.parts.processes import tail
+from room_local.parts.kafka_tansu import TansuBroker
+from room_local.parts.postgres import Postgres
+from room_local.parts.processes import PartFailed, tail
+from room_local.parts.redis import Redis
+from room_local.parts.server import Server
 from room_local.preparation import create_topics, migrate_schema
 from room_local.services import SERVICES, ServiceSpec
 from room_local.state import Phase, ProcessRecord, StackRecord, load, reap, save, start_of

@@ -20,8 +20,12 @@ from psycopg.conninfo import make_conninfo
 
 from room_common.errors import ConfigurationError
 from room_common.postgres.migrate import migrate
-from room_local.parts import ApacheKafka, Postgres, Redis, Server, TansuBroker
+from room_local.parts.kafka_apache import ApacheKafka
+from room_local.parts.kafka_tansu import TansuBroker
+from room_local.parts.postgres import Postgres
 from room_local.parts.processes import wait_until
+from room_local.parts.redis import Redis
+from room_local.parts.server import Server
 
 KafkaChoice = Literal["address", "apache", "wheels"]
 
