@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from room_cli import stack_commands
+from room_cli import apply_command, list_commands, send_command, setup_commands, stack_commands, talk_commands
 
 app = typer.Typer(
     name="room",
@@ -13,7 +13,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-stack_commands.register(app)
+for commands in (stack_commands, apply_command, send_command, list_commands, talk_commands, setup_commands):
+    commands.register(app)
 
 
 def main() -> None:

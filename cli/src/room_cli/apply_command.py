@@ -1,0 +1,79 @@
+"""``room apply``: make an instance match a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from room_cli.connection import connect
+from room_cli.failures import WRONG_INPUT, fail
+from room_cli.options import AsJson, Directory
+from room_cli.output import console, one_line, print_json
+from room_cli.room_file import RoomFile, read_room_file
+from room_common.errors import ConfigurationError
+
+_SIGNS = {"create": ("+", "green"), "update": ("~", "yellow"), "delete": ("-", "red"), "unchanged": ("=", "dim")}
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to ``app``."""
+    app.command()(apply)
+
+
+def apply(
+    file: Annotated[Path, typer.Option("--file", "-f", help="The room file.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
+    directory: Directory = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Make a room match a file. Shows the difference; URLs of new sources are printed once."""
+    try:
+        room_file = read_room_file(file)
+    except ConfigurationError as error:
+        fail(str(error), WRONG_INPUT)
+    answer = connect(directory).post("/apply", request_body(room_file, dry_run=dry_run))
+    if as_json:
+        print_json(answer)
+        return
+    for change in answer["changes"]:
+        console.print(_line(change), no_wrap=True, overflow="ellipsis")
+    console.print(_summary(answer, dry_run=dry_run), markup=False)
+    for url in answer["urls"]:
+        console.print(f"{url['kind']} {url['name']}: {url['url']}", markup=False, soft_wrap=True)
+    if answer["urls"]:
+        console.print("Keep these URLs secret: who knows one can post to it. `room sources --reveal` shows them again.")
+
+
+def request_body(room_file: RoomFile, *, dry_run: bool) -> dict[str, Any]:
+    """The body of ``POST /apply``."""
+    return {
+        "room": room_file.document.model_dump(mode="json"),
+        "secrets": {name: list(values) for name, values in room_file.secrets.items()},
+        "dry_run": dry_run,
+    }
+
+
+def _summary(answer: dict[str, Any], *, dry_run: bool) -> str:
+    if not answer["changed"]:
+        return "nothing to change"
+    count = sum(change["action"] != "unchanged" for change in answer["changes"])
+    return f"{count} to change (nothing was changed: --dry-run)" if dry_run else f"{count} changed"
+
+
+def _line(change: dict[str, Any]) -> Text:
+    sign, style = _SIGNS[change["action"]]
+    text = Text(f"{sign} {change['kind']:<11}", style=style)
+    text.append(one_line(change["name"]), style="bold" if change["action"] != "unchanged" else "dim")
+    if change["action"] == "update":
+        for field in change["fields"]:
+            text.append(f"  {field['field']}: ", style="dim")
+            text.append(f"{_short(field['before'])} -> {_short(field['after'])}")
+    return text
+
+
+def _short(value: object) -> str:
+    text = one_line(str(value))
+    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -1,0 +1,117 @@
+"""Where the API is, and calling it.
+
+``ROOM_API_URL`` with ``ROOM_API_TOKEN`` (or ``ROOM_API_TOKEN_FILE``) names any installation; without them the stack
+that runs in this folder is used.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import httpx
+
+from room_cli.failures import FAILED, UNREACHABLE, WRONG_INPUT, fail
+from room_local.files import StackFiles
+from room_local.status import status
+
+_TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
+
+
+class Api:
+    """The operator's API. Every failure ends the command with a message."""
+
+    def __init__(self, base_url: str, token: str, transport: httpx.BaseTransport | None = None) -> None:
+        self.base_url = base_url.rstrip("/")
+        self._client = httpx.Client(
+            base_url=f"{self.base_url}/api/v1",
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=_TIMEOUT,
+            trust_env=False,
+            transport=transport,
+        )
+
+    def get(self, path: str, **parameters: object) -> Any:
+        """The JSON answer of a GET; parameters that are None are left out."""
+        given = {name: str(value) for name, value in parameters.items() if value is not None}
+        return self._call("GET", path, params=given)
+
+    def post(self, path: str, body: object = None) -> Any:
+        """The JSON answer of a POST."""
+        return self._call("POST", path, json=body)
+
+    def items(self, path: str, limit: int, **parameters: object) -> list[dict[str, Any]]:
+        """The first ``limit`` rows of a list, over as many pages as it takes."""
+        rows: list[dict[str, Any]] = []
+        cursor = None
+        while len(rows) < limit:
+            page = self.get(path, limit=min(limit - len(rows), 500), cursor=cursor, **parameters)
+            rows += page["items"]
+            cursor = page["next"]
+            if cursor is None:
+                break
+        return rows
+
+    def _call(self, method: str, path: str, **options: Any) -> Any:
+        try:
+            answer = self._client.request(method, path, **options)
+        except httpx.HTTPError as error:
+            fail(f"the API at {self.base_url} does not answer ({type(error).__name__})", UNREACHABLE)
+        if answer.is_success:
+            return answer.json()
+        return _explain(answer)
+
+
+def connect(directory: Path) -> Api:
+    """The API that the environment names, else the one of the stack in ``directory``."""
+    url = os.environ.get("ROOM_API_URL")
+    if url:
+        return Api(url, _token_from_environment())
+    found = status(directory)
+    if found.state != "running" or "admin" not in found.urls or found.token_file is None:
+        fail(
+            "no stack runs here: start one with `room up`, or set ROOM_API_URL and ROOM_API_TOKEN "
+            "to use another installation",
+            UNREACHABLE,
+        )
+    return Api(found.urls["admin"], Path(found.token_file).read_text().strip())
+
+
+def service_environment(directory: Path) -> Mapping[str, str]:
+    """The environment for reading service settings: this process's own, over what the stack in ``directory`` says."""
+    return dict(_exports(StackFiles(directory).environment)) | dict(os.environ)
+
+
+def _exports(file: Path) -> Iterator[tuple[str, str]]:
+    if not file.exists():
+        return
+    for word in shlex.split(file.read_text(), comments=True):
+        name, equals, value = word.partition("=")
+        if equals:
+            yield name, value
+
+
+def _token_from_environment() -> str:
+    token, file = os.environ.get("ROOM_API_TOKEN"), os.environ.get("ROOM_API_TOKEN_FILE")
+    if not token and file:
+        try:
+            token = Path(file).read_text().strip()
+        except OSError as error:
+            fail(f"ROOM_API_TOKEN_FILE can't be read ({error.strerror})", WRONG_INPUT)
+    if not token:
+        fail("ROOM_API_URL is set, but neither ROOM_API_TOKEN nor ROOM_API_TOKEN_FILE", WRONG_INPUT)
+    return token
+
+
+def _explain(answer: httpx.Response) -> NoReturn:
+    try:
+        problem = answer.json()
+        lines = [str(problem.get("detail") or problem.get("title") or answer.reason_phrase)]
+        lines += [f"  {error['pointer']}: {error['detail']}" for error in problem.get("errors", ())]
+        message = "\n".join(lines)
+    except (ValueError, AttributeError, KeyError, TypeError):
+        message = f"the API answered {answer.status_code} {answer.reason_phrase}"
+    fail(message, UNREACHABLE if answer.status_code in (502, 503, 504) else FAILED)
