@@ -1,0 +1,1 @@
+"""Pure rules of ingest: no clock, no network, no client library."""

@@ -1,0 +1,192 @@
+"""What a request means: tag, handshakes, limits, then a record to Kafka and the answer once it is acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import Final
+
+import structlog
+from aiokafka.partitioner import murmur2
+
+from room_common.domain.tokens import TokenKeys, is_ours, record_key, token_digest
+from room_ingest import answers
+from room_ingest.answers import Answer
+from room_ingest.domain import handshakes
+from room_ingest.domain.limits import TokenBucket
+from room_ingest.domain.request_headers import keep, record_headers
+from room_ingest.domain.routes import Route, parse_target
+from room_ingest.exchange import Exchange
+from room_ingest.metrics import IngestMetrics
+from room_ingest.settings import HttpSettings
+from room_ingest.sink import RecordSink
+
+_MAX_SENDERS: Final = 50_000
+_OVERHEAD: Final = 1024
+"""Bytes counted for a record beside its body: headers and objects."""
+
+access = structlog.get_logger("room_ingest.access")
+
+
+class Sender:
+    """What is remembered of one right-tagged token: its record key, and how much of it is in hand."""
+
+    __slots__ = ("bucket", "channel", "digest", "in_flight", "key", "sink", "spread")
+
+    def __init__(self, digest: bytes, key: bytes, channel: str, sink: RecordSink) -> None:
+        self.digest = digest.hex().encode("ascii")
+        self.key = key
+        self.spread = murmur2(key) & 0x7FFF_FFFF
+        self.channel = channel.encode("ascii")
+        self.sink = sink
+        self.in_flight = 0
+        self.bucket: TokenBucket | None = None
+
+
+class Intake:
+    """The handler behind the webhook port."""
+
+    def __init__(
+        self,
+        settings: HttpSettings,
+        keys: TokenKeys,
+        webhooks: RecordSink,
+        replies: RecordSink,
+        metrics: IngestMetrics,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._settings = settings
+        self._keys = keys
+        self._webhooks = webhooks
+        self._replies = replies
+        self._metrics = metrics
+        self._now = loop.time
+        self._senders: dict[bytes, Sender] = {}
+        self._bytes = 0
+
+    def handle(self, exchange: Exchange) -> None:
+        """Answer the request now, or once Kafka has its record."""
+        route = parse_target(exchange.target)
+        if route is None:
+            exchange.answer(answers.NOT_FOUND)
+        elif exchange.method == b"POST":
+            self._post(exchange, route)
+        elif exchange.method == b"GET" and route.name == "webhooks":
+            exchange.answer(self._get(route))
+        else:
+            exchange.answer(answers.METHOD_NOT_ALLOWED)
+
+    def answered(self, exchange: Exchange, answer: Answer) -> None:
+        """Count the answer."""
+        route = parse_route_name(exchange.target)
+        seconds = self._now() - exchange.started
+        self._metrics.routes[route].answered(answer.name, answer.status, seconds, len(exchange.body))
+        if self._settings.access_log:
+            access.info(
+                "request",
+                route=route,
+                method=exchange.method.decode("latin-1"),
+                status=answer.status,
+                answer=answer.name,
+                bytes=len(exchange.body),
+                milliseconds=round(seconds * 1000, 1),
+            )
+
+    def _get(self, route: Route) -> Answer:
+        try:
+            challenge = handshakes.hub_challenge(route.query, route.token)
+        except handshakes.WrongVerifyToken:
+            return answers.FORBIDDEN
+        if challenge is None:
+            return answers.METHOD_NOT_ALLOWED
+        return answers.echo(challenge) if is_ours(self._keys, route.token) else answers.FORBIDDEN
+
+    def _post(self, exchange: Exchange, route: Route) -> None:
+        sender = self._senders.get(route.token)
+        if sender is None or (sender.sink is self._replies) != (route.name == "channels"):
+            sender = self._recognise(route)
+            if sender is None:
+                exchange.answer(answers.TOO_LARGE if exchange.too_large else answers.UNKNOWN_TOKEN)
+                return
+        if route.name == "webhooks" and not exchange.too_large:
+            challenge = _challenge(exchange.body, route.query)
+            if challenge is not None:
+                exchange.answer(answers.echo(challenge))
+                return
+        refusal = self._admit(sender, len(exchange.body))
+        if refusal is not None:
+            exchange.answer(refusal)
+            return
+        self._publish(exchange, route, sender)
+
+    def _publish(self, exchange: Exchange, route: Route, sender: Sender) -> None:
+        body = exchange.body
+        headers = record_headers(
+            keep(exchange.fields),
+            token_hex=sender.digest,
+            received_at_us=time.time_ns() // 1000,
+            randomness=os.urandom(32),
+            query=route.query,
+            too_large=exchange.too_large,
+            channel=sender.channel,
+        )
+        size = len(body) + _OVERHEAD
+
+        def done(written: bool) -> None:
+            sender.in_flight -= 1
+            self._metrics.in_flight -= 1
+            self._bytes -= size
+            if not written:
+                exchange.answer(answers.UNAVAILABLE)
+            else:
+                exchange.answer(answers.TOO_LARGE if exchange.too_large else answers.OK)
+
+        sender.in_flight += 1
+        self._metrics.in_flight += 1
+        self._bytes += size
+        sender.sink.submit(sender.spread, sender.key, body, headers, done)
+
+    def _admit(self, sender: Sender, size: int) -> Answer | None:
+        settings = self._settings
+        if (
+            sender.in_flight >= settings.max_in_flight_per_token
+            or self._metrics.in_flight >= settings.max_in_flight
+            or self._bytes + size > settings.max_in_flight_bytes
+        ):
+            return answers.BUSY
+        if settings.rate_per_token:
+            now = self._now()
+            if sender.bucket is None:
+                sender.bucket = TokenBucket(settings.rate_per_token, settings.burst_per_token, now)
+            if not sender.bucket.take(now):
+                return answers.RATE_LIMITED
+        return None
+
+    def _recognise(self, route: Route) -> Sender | None:
+        """The sender behind a token with a right tag. Guessed tokens are not remembered, so a flood costs no memory."""
+        if not is_ours(self._keys, route.token):
+            return None
+        digest = token_digest(route.token)
+        if route.name == "channels":
+            key, sink = digest.hex().encode("ascii"), self._replies
+        else:
+            key, sink = record_key(digest), self._webhooks
+        if len(self._senders) >= _MAX_SENDERS:
+            self._senders.clear()
+        sender = Sender(digest, key, route.channel, sink)
+        self._senders[route.token] = sender
+        return sender
+
+
+def parse_route_name(target: bytes) -> str:
+    """The bounded name under which a request is counted."""
+    if target.startswith(b"/webhooks/"):
+        return "webhooks"
+    return "channels" if target.startswith(b"/channels/") else "other"
+
+
+def _challenge(body: bytes, query: bytes) -> bytes | None:
+    if not body:
+        return handshakes.graph_validation(query, body) if query else None
+    return handshakes.slack_challenge(body) if len(body) <= handshakes.MAX_BODY else None

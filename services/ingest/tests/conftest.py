@@ -1,0 +1,53 @@
+"""A webhook port for each test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from room_ingest.intake import Intake
+from room_ingest.metrics import IngestMetrics
+from room_ingest.server import Server
+from room_ingest.settings import HttpSettings
+from room_testing.webhook_port import KEYS, Client, MemorySink, OpenPort, Port
+
+
+@pytest.fixture
+async def open_port() -> AsyncIterator[OpenPort]:
+    """``await open_port(headers_seconds=0.3, ...)`` starts a port with those settings."""
+    servers: list[Server] = []
+    clients: list[Client] = []
+
+    async def make(**settings: Any) -> Port:
+        chosen = HttpSettings(host="127.0.0.1", port=0, drain_seconds=settings.pop("drain_seconds", 0.2), **settings)
+        registry = CollectorRegistry()
+        metrics = IngestMetrics(registry)
+        webhooks, replies = MemorySink(), MemorySink()
+        loop = asyncio.get_running_loop()
+        server = Server(chosen, Intake(chosen, KEYS, webhooks, replies, metrics, loop), metrics)
+        await server.start()
+        servers.append(server)
+
+        async def connect() -> Client:
+            client = Client(*await asyncio.open_connection("127.0.0.1", server.port))
+            clients.append(client)
+            return client
+
+        return Port(server, webhooks, replies, metrics, registry, connect)
+
+    yield make
+    for client in clients:
+        await client.close()
+    for server in servers:
+        if not server.draining:
+            await server.stop()
+
+
+@pytest.fixture
+async def port(open_port: OpenPort) -> Port:
+    """A port with default settings."""
+    return await open_port()
