@@ -30,7 +30,7 @@ from room_local.stack import Stack
 from room_local.status import StackStatus, status, take_down
 from room_testing.standin_stack import STANDINS
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.chaos]
 
 Make = Callable[..., SimpleNamespace]
 

@@ -12,7 +12,7 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from room_common.errors import ConfigurationError
-from room_local.parts.kafka_jars import available
+from room_local.parts.kafka_jars import available, fetch_jars
 from room_testing.parts import Broker, Choice, Parts, choose
 from room_testing.processes import ServiceProcess
 
@@ -38,6 +38,13 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_report_header(config: pytest.Config) -> str:
     """Say what was chosen."""
     return f"parts: {config.stash[_CHOICE].describe()}"
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Fetch Apache Kafka before the first test that needs it, since the download may outlast a test's time-out."""
+    wanted = any("room_parts" in getattr(item, "fixturenames", ()) for item in session.items)
+    if wanted and session.config.stash[_CHOICE].kafka == "apache" and not session.config.option.collectonly:
+        fetch_jars()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -1,0 +1,80 @@
+# Everything a person does with this tree. `make` alone lists it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV_VERSION := 0.13.9
+
+# What `room demo` and `room up` need, then what tests and checks need besides.
+PACKAGES := libs/common libs/local services/ingest services/matcher services/scheduler services/room-runner \
+	services/outbound services/admin cli
+TEST_PACKAGES := tests/support
+LOCK := $(BIN)/uv --system-certs pip compile --quiet --no-header --no-annotate --no-strip-extras \
+	--no-emit-index-url --no-emit-find-links
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.SUFFIXES:
+.PHONY: help demo up test test-fast check fmt clean lock
+
+help: ## List the targets
+	@echo "Targets (Python 3.11 or later is needed; PYTHON=... names another one than python3):"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.runtime ## Show Room at work: real parts, real services, webhooks in, messages out; ends by itself
+	@$(BIN)/room demo $(ARGS)
+
+up: $(VENV)/.runtime ## Start everything on this machine until Ctrl-C (ARGS="--kafka apache" for Apache Kafka)
+	@$(BIN)/room up $(ARGS)
+
+test: $(VENV)/.dev ## Run all tests, on Apache Kafka where Java and Maven are there (ARGS=... goes to pytest)
+	@$(BIN)/pytest $(ARGS)
+
+test-fast: $(VENV)/.dev ## Run the tests that kill no process, on parts from wheels
+	@ROOM_TEST_PARTS=wheels $(BIN)/pytest -m "not chaos" $(ARGS)
+
+check: $(VENV)/.dev ## Check format, lint, types, import rules and the rules of this repository
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy libs services cli tests
+	@$(BIN)/lint-imports
+	@ROOM_TEST_PARTS=wheels $(BIN)/pytest -q tests/repo
+
+fmt: $(VENV)/.dev ## Format the sources and repair what the linter can repair
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+clean: ## Remove the virtual environment and all caches; the data under .room stays
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage dist build
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+lock: $(VENV)/.made ## Pin the newest versions that requirements/*.in allow
+	$(LOCK) requirements/runtime.in -o requirements/runtime.txt --upgrade
+	$(LOCK) requirements/local.in -o requirements/local.txt --upgrade
+	$(LOCK) requirements/dev.in -o requirements/dev.txt --upgrade
+
+# Installing. uv is fast but can't always reach the index as pip is configured to; then pip does the same.
+define install
+if [ -x $(BIN)/uv ] && $(BIN)/uv --quiet --system-certs pip install --python $(BIN)/python $(1); then :; \
+else echo "installing with pip, which takes longer"; $(BIN)/python -m pip install --quiet $(1); fi
+endef
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "Room needs Python 3.11 or later, but \`$(PYTHON)\` is: $$($(PYTHON) --version 2>&1 | head -n 1)"; \
+		echo "Name another one: make PYTHON=python3.12 ..."; exit 1; }
+	@echo "making $(VENV)"
+	@$(PYTHON) -m venv $(VENV) || { echo "No virtual environment could be made. On Debian: apt install python3-venv"; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION) || echo "uv can't be installed"
+	@touch $@
+
+$(VENV)/.runtime: $(VENV)/.made requirements/runtime.txt requirements/local.txt $(PACKAGES:=/pyproject.toml)
+	@echo "installing what Room needs"
+	@$(call install,-r requirements/runtime.txt -r requirements/local.txt)
+	@$(call install,--no-build-isolation --no-deps $(PACKAGES:%=-e %))
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt $(TEST_PACKAGES:=/pyproject.toml)
+	@echo "installing what tests and checks need"
+	@$(call install,-r requirements/runtime.txt -r requirements/local.txt -r requirements/dev.txt)
+	@$(call install,--no-build-isolation --no-deps $(TEST_PACKAGES:%=-e %))
+	@touch $@
