@@ -92,11 +92,15 @@ def test_a_failed_write_takes_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
     store = Store(tmp_path)
     put(store, "a")
 
-    def full(_file: int) -> None:
-        raise OSError(28, "No space left on device")
+    write = os.write
+
+    def full(file: int, content: bytes) -> int:
+        if len(content) < 20:
+            raise OSError(28, "No space left on device")
+        return write(file, content[:-10])
 
     with monkeypatch.context() as patched, pytest.raises(OSError, match="No space"):
-        patched.setattr(os, "fsync", full)
+        patched.setattr(os, "write", full)
         put(store, "b")
     assert [message.id for message in store.messages()] == ["a"]
     assert put(store, "b") == (next(store.messages(after=1)), True)
