@@ -27,8 +27,9 @@ Connection = psycopg.AsyncConnection[DictRow]
 _log = logging.getLogger(__name__)
 _PROBE_SECONDS = 2.0
 _PROBE_PAUSE = 0.2
+_PROBE_STOP = 1.0
 _ROLLBACK_SECONDS = 5.0
-_DISTURBING = frozenset({"connect", "shutdown", "timeout"})
+_DISTURBING = frozenset({"connect", "shutdown"})
 
 
 def connection_string(settings: DatabaseSettings, application_name: str = "room") -> str:
@@ -88,6 +89,7 @@ class Database(Part):
         self._reason: str | None = "not connected"
         self._probe: asyncio.Task[None] | None = None
         self._disturbed = asyncio.Event()
+        self._stopping = asyncio.Event()
         self._up = None if registry is None else gauge(registry, DEPENDENCY_UP).labels(dependency=DEPENDENCY)
         if self._up is not None:
             self._up.set(0)
@@ -114,9 +116,13 @@ class Database(Part):
             self._probe = asyncio.create_task(self._watch(), name="postgresql-probe")
 
     async def stop(self) -> None:
+        # Asked first and cancelled second: the pool's own methods swallow a cancellation now and then.
         if self._probe is not None:
-            self._probe.cancel()
-            await asyncio.wait({self._probe})
+            self._stopping.set()
+            self._disturbed.set()
+            _, pending = await asyncio.wait({self._probe}, timeout=_PROBE_STOP)
+            for task in pending:
+                task.cancel()
         if self._pool is not None:
             await self._pool.close(timeout=5.0)
 
@@ -177,10 +183,12 @@ class Database(Part):
 
     async def _watch(self) -> None:
         """Keep ``ready`` true to the facts, and throw dead connections out of the pool soon after they die."""
-        while True:
+        while not self._stopping.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(_PROBE_SECONDS):
                     await self._disturbed.wait()
+            if self._stopping.is_set():
+                return
             disturbed = self._disturbed.is_set()
             self._disturbed.clear()
             try:
@@ -197,7 +205,7 @@ class Database(Part):
         try:
             async with asyncio.timeout(self._settings.connect_timeout + 1):
                 if disturbed:
-                    await self._pool.check()
+                    await self._pool.drain()
                 conn = await self._pool.getconn()
                 try:
                     await conn.execute("select 1")
