@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from room_cli import apply_command, list_commands, send_command, setup_commands, stack_commands, talk_commands
+from room_cli.demo import command as demo_command
 
 app = typer.Typer(
     name="room",
@@ -13,7 +14,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for commands in (stack_commands, apply_command, send_command, list_commands, talk_commands, setup_commands):
+for commands in (
+    stack_commands,
+    demo_command,
+    apply_command,
+    send_command,
+    list_commands,
+    talk_commands,
+    setup_commands,
+):
     commands.register(app)
 
 

@@ -134,7 +134,7 @@ def _foreground(directory: Path, options: StackOptions) -> None:
     )  # late: it loads the clients of everything, which other commands need not wait for
 
     stack = Stack(directory, options, print_event)
-    with _failures_explained(), _signals_interrupt():
+    with _failures_explained(), stopping_signals():
         try:
             stack.up()
             console.print()
@@ -218,7 +218,7 @@ def _failures_explained() -> Iterator[None]:
 
 
 @contextmanager
-def _signals_interrupt() -> Iterator[None]:
+def stopping_signals() -> Iterator[None]:
     """The first SIGINT, SIGTERM or SIGHUP raises KeyboardInterrupt; further ones are ignored while we stop."""
     seen = False
 

@@ -1,0 +1,1 @@
+"""``room demo``: real processes, webhooks in real shapes, and a timeline of what becomes of each."""
