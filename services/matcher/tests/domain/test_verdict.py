@@ -93,6 +93,8 @@ UNCLEAR = [
     "<think>a</think><think>yes",
     "x <think>no</think> yes",
     "ja",
+    "sí",
+    "ｙｅｓ",
     "oui",
     "да",
     "はい",
