@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from room_common.domain.decoding import Decoded, decode_payload
 from room_common.domain.fence import fenced_blocks
-from room_common.domain.jsonview import Json
+from room_common.domain.jsonview import Json, storable_text
 from room_matcher.domain.prompt import CRITERION_HEADING, PROMPT_VERSION, SYSTEM, Delivery, memory_key
 
 NONCE = "0123456789abcdef"
@@ -125,4 +125,4 @@ def test_outside_text_never_leaves_its_fence(payload: dict[str, str], header: st
     for block in blocks:
         outside = outside.replace(block.text, "", 1) if block.text else outside
     assert outside.count("room-data") == 2 * len(blocks)
-    assert delivery(view).ask(criterion).user.endswith(criterion.strip()[-1:])
+    assert delivery(view).ask(criterion).user.endswith(f"{CRITERION_HEADING}\n{storable_text(criterion.strip())}")
