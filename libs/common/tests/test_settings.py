@@ -24,7 +24,9 @@ KEYS = f"k2:{'a' * 64},k1:{'B' * 64}"
 class Broker(Section):
     servers: tuple[str, ...] = Field(description="Where it is.")
     password: SecretStr | None = Field(None, description="Its password.")
+    ca: str | None = Field(None, description="A certificate.")
     ca_file: str | None = Field(None, description="A file.")
+    pin: SecretStr | None = Field(None, min_length=4, description="A number.")
     retries: int = Field(3, ge=0, description="How often.")
 
 
@@ -107,6 +109,11 @@ def test_a_value_may_come_from_a_file(tmp_path: Path) -> None:
 def test_a_field_whose_name_ends_in_file_is_itself() -> None:
     settings = parse_settings(Example, {**GOOD, "ROOM_BROKER__CA_FILE": "/etc/ca.pem"})
     assert settings.broker.ca_file == "/etc/ca.pem"
+    assert settings.broker.ca is None
+
+
+def test_what_is_wrong_with_a_secret_is_not_told_by_the_library() -> None:
+    assert problems({**GOOD, "ROOM_BROKER__PIN": "123"})["ROOM_BROKER__PIN"] == "is not valid"
 
 
 def test_a_value_given_twice_is_refused(tmp_path: Path) -> None:

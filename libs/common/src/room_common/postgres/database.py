@@ -131,7 +131,10 @@ class Database(Part):
 
     @asynccontextmanager
     async def transaction(self, timeout: float | None = None) -> AsyncIterator[Connection]:
-        """One transaction on one connection of the pool, cut off after ``timeout`` (default: the setting) seconds."""
+        """One transaction on one connection of the pool, cut off after ``timeout`` (default: the setting) seconds.
+
+        Where the server hangs, the driver first tries to cancel the statement: that takes 5 to 10 seconds more.
+        """
         if self._pool is None:
             raise DependencyUnavailable(DEPENDENCY, "connect")
         limit = self._settings.transaction_timeout if timeout is None else timeout
