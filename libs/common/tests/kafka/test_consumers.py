@@ -13,6 +13,7 @@ from room_common.kafka.consumers import (
     ConsumerWatch,
     Standing,
     group_options,
+    request_timeout_ms,
     stop_consumer,
 )
 from room_common.kafka.metrics import kafka_metrics
@@ -42,6 +43,13 @@ def test_nothing_is_committed_by_itself_and_nothing_skipped() -> None:
     assert options["rebalance_timeout_ms"] >= 25_000
     assert options["max_poll_interval_ms"] == 24 * 3600 * 1000
     assert [assignor.name for assignor in options["partition_assignment_strategy"]] == ["sticky"]
+
+
+def test_a_join_may_take_as_long_as_a_rebalance() -> None:
+    for drain in (0.0, 5.0, 60.0):
+        assert (
+            request_timeout_ms(SETTINGS, drain) > group_options(SETTINGS, drain_seconds=drain)["rebalance_timeout_ms"]
+        )
 
 
 @pytest.mark.parametrize(
@@ -79,10 +87,19 @@ def test_a_broker_that_is_away_is_no_trouble_for_long() -> None:
 
 async def test_a_stop_that_does_not_end_is_abandoned() -> None:
     class Stuck:
+        def __init__(self) -> None:
+            self.cut = False
+            self._client = self
+
         async def stop(self) -> None:
             await asyncio.Event().wait()
 
-    assert not await stop_consumer(Stuck(), 0.0)
+        async def close(self) -> None:
+            self.cut = True
+
+    stuck = Stuck()
+    assert not await stop_consumer(stuck, 0.0)
+    assert stuck.cut
 
 
 @pytest.mark.parametrize("error", [RuntimeError(), asyncio.CancelledError()])

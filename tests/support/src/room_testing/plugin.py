@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -142,6 +143,9 @@ def fresh_topic(kafka_bootstrap: str) -> Callable[..., Awaitable[str]]:
         admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap, request_timeout_ms=10_000)
         await admin.start()
         try:
+            while admin._client.cluster.controller is None:  # a broker that a test before this one froze or killed
+                await asyncio.sleep(0.1)
+                await admin._client.force_metadata_update()
             topic = NewTopic(name, partitions, replicas, topic_configs=dict(config or {}))
             await admin.create_topics([topic], timeout_ms=10_000)
         finally:

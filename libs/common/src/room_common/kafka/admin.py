@@ -49,7 +49,7 @@ async def describe_topics(settings: KafkaSettings) -> dict[str, TopicState]:
 
 
 async def create_topics(settings: KafkaSettings, topics: Iterable[Topic]) -> dict[str, Outcome]:
-    """Make the topics that are missing. Those that exist are left as they are, their partitions above all.
+    """Make the topics that are missing, and wait until they are known. Others stay as they are, partitions above all.
 
     Raises ``DependencyUnavailable``, and ``ConfigurationError`` when the broker refuses what the settings ask for.
     """
@@ -58,17 +58,23 @@ async def create_topics(settings: KafkaSettings, topics: Iterable[Topic]) -> dic
         existing = await _states(admin)
         missing = [topic for topic in wanted if topic.name not in existing]
         created = await _create(admin, settings, missing) if missing else set()
-        if len(created) < len(missing):  # somebody else made some at the same time
+        while any(topic.name not in existing for topic in wanted):  # brokers hear of new topics a little later
+            await asyncio.sleep(0.1)
             existing = await _states(admin)
-    return {topic.name: Outcome.CREATED if topic.name in created else _compare(topic, existing) for topic in wanted}
+    return {
+        topic.name: Outcome.CREATED if topic.name in created else _compare(topic, existing[topic.name])
+        for topic in wanted
+    }
 
 
-def _compare(topic: Topic, existing: dict[str, TopicState]) -> Outcome:
-    state = existing.get(topic.name)
-    return Outcome.EXISTS if state is None or state.partitions == topic.partitions else Outcome.DIFFERS
+def _compare(topic: Topic, state: TopicState) -> Outcome:
+    return Outcome.EXISTS if state.partitions == topic.partitions else Outcome.DIFFERS
 
 
 async def _create(admin: AIOKafkaAdminClient, settings: KafkaSettings, topics: Sequence[Topic]) -> set[str]:
+    while admin._client.cluster.controller is None:  # a cluster that is just starting; the client would crash
+        await asyncio.sleep(0.1)
+        await admin._client.force_metadata_update()
     response = await admin.create_topics(
         [
             NewTopic(

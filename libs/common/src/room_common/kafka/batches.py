@@ -33,7 +33,9 @@ from room_common.service.parts import Part
 
 BatchHandler = Callable[[Sequence[Record]], Awaitable[None]]
 
-_START_LIMIT: Final = 30.0
+_START_LIMIT: Final = 60.0
+"""Longer than a rebalance: FastStream's start waits until the group has let us in."""
+
 _GRACE: Final = 10.0
 _CLOSE_LIMIT: Final = 15.0
 _PAUSE: Final = 0.2
@@ -60,7 +62,7 @@ class Batches(Part):
         self._broker = KafkaBroker(
             settings.bootstrap_servers,
             security=broker_security(settings),
-            request_timeout_ms=settings.request_timeout_ms,
+            request_timeout_ms=consumers.request_timeout_ms(settings, 0.0),
             metadata_max_age_ms=60_000,
             client_id="room-batches",
             consumer_only=True,

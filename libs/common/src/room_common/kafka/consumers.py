@@ -24,6 +24,7 @@ SEARCH_LIMIT_SECONDS: Final = 900.0
 """How long a member may look for its group's coordinator: longer than most outages, since a restart would not help."""
 
 _DAY_MS: Final = 86_400_000
+_CUT_LIMIT: Final = 1.0
 
 
 def group_options(
@@ -42,13 +43,24 @@ def group_options(
         "session_timeout_ms": settings.session_timeout_ms,
         "heartbeat_interval_ms": settings.heartbeat_interval_ms,
         "max_poll_interval_ms": _DAY_MS,
-        "rebalance_timeout_ms": int(
-            max(settings.session_timeout_ms, (drain_seconds + REBALANCE_MARGIN_SECONDS) * 1000)
-        ),
+        "rebalance_timeout_ms": _rebalance_ms(settings, drain_seconds),
         "max_partition_fetch_bytes": partition_bytes,
         "fetch_max_bytes": 16 * partition_bytes,
         "fetch_max_wait_ms": 500,
     }
+
+
+def request_timeout_ms(settings: KafkaSettings, drain_seconds: float) -> int:
+    """A consumer's limit for one request, longer than a rebalance.
+
+    The answer to joining a group comes when all members have joined. A client that gives up before leaves a ghost
+    behind, for which the whole group then waits.
+    """
+    return max(settings.request_timeout_ms, _rebalance_ms(settings, drain_seconds) + 5_000)
+
+
+def _rebalance_ms(settings: KafkaSettings, drain_seconds: float) -> int:
+    return int(max(settings.session_timeout_ms, (drain_seconds + REBALANCE_MARGIN_SECONDS) * 1000))
 
 
 def make_consumer(
@@ -58,25 +70,29 @@ def make_consumer(
     return AIOKafkaConsumer(
         group_id=group,
         client_id=f"room-{group}",
-        **client_options(settings),
-        **group_options(settings, drain_seconds=drain_seconds, partition_bytes=partition_bytes),
+        **client_options(settings)
+        | {"request_timeout_ms": request_timeout_ms(settings, drain_seconds)}
+        | group_options(settings, drain_seconds=drain_seconds, partition_bytes=partition_bytes),
     )
 
 
 async def stop_consumer(consumer: AIOKafkaConsumer, seconds: float) -> bool:
-    """Leave the group and close, in at most ``seconds``. False when it did not end and was abandoned.
+    """Leave the group and close, in at most ``seconds``. False when that did not end and the connections were cut.
 
     It runs as a task of its own: with the broker away, aiokafka's ``stop`` never returns, or raises its own
     ``CancelledError`` into the caller.
     """
     task = asyncio.ensure_future(consumer.stop())
     done, _ = await asyncio.wait({task}, timeout=seconds)
-    if not done:
-        task.cancel()
-        task.add_done_callback(_forget)
-        return False
-    _forget(task)
-    return True
+    if done:
+        _forget(task)
+        return True
+    task.cancel()
+    cut = asyncio.ensure_future(consumer._client.close())
+    for abandoned in (task, cut):
+        abandoned.add_done_callback(_forget)
+    await asyncio.wait({cut}, timeout=_CUT_LIMIT)
+    return False
 
 
 def _forget(task: asyncio.Future[None]) -> None:

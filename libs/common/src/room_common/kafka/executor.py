@@ -223,10 +223,11 @@ class Executor(Part):
 
     async def _open(self) -> None:
         consumer = consumers.make_consumer(self._settings, self.group, drain_seconds=self.limits.revoke_drain)
-        consumer.subscribe(self._topics, listener=_Listener(self._revoked, self._given))
         try:
             async with asyncio.timeout(_OPEN_LIMIT):
                 await consumer.start()
+                if not set(self._topics) <= await consumer.topics():
+                    raise DependencyUnavailable("kafka", "unknown_topic")
         except BaseException as error:
             await consumers.stop_consumer(consumer, 2.0)
             if isinstance(error, KafkaError | OSError | TimeoutError):
@@ -235,6 +236,8 @@ class Executor(Part):
         self._watch = consumers.ConsumerWatch()
         self._last_poll = time.monotonic()
         self._consumer = consumer
+        # Only now: with a subscription, start would wait for the group to let us in, as long as a rebalance takes.
+        consumer.subscribe(self._topics, listener=_Listener(self._revoked, self._given))
 
     async def _reopen(self, consumer: AIOKafkaConsumer, reason: str) -> None:
         """Replace a client whose background tasks died; there is no other way to make it work again."""
@@ -299,15 +302,15 @@ class Executor(Part):
             await self._look_up()
         self._dispatcher.pump()
         room = self.limits.buffered - self.buffered
+        below = self._assignment.below(self.limits.span)
         if self.held:
             await self._turn_held(consumer)
-        elif room <= 0 or self._unchecked:
+        elif self._unchecked or room <= 0 or (self._assigned and not below):
             await self._dispatcher.wait(1.0)
-            await self._poll(consumer, [self._nowhere], 1)
+            await self._poll(consumer, [self._nowhere], 1, wait_ms=0)
         else:
-            below = self._assignment.below(self.limits.span)
             everything = len(below) == len(self._assignment.partitions)
-            await self._poll(consumer, [] if everything else below or [self._nowhere], min(_POLL_RECORDS, room))
+            await self._poll(consumer, [] if everything else below, min(_POLL_RECORDS, room))
 
     async def _turn_held(self, consumer: AIOKafkaConsumer) -> None:
         if self._dispatcher.lacks_probe and not self._unchecked:
@@ -317,14 +320,16 @@ class Executor(Part):
         if await self._poll(consumer, [], 1) and self.held:
             self._pause()
 
-    async def _poll(self, consumer: AIOKafkaConsumer, partitions: list[TopicPartition], records: int) -> bool:
+    async def _poll(
+        self, consumer: AIOKafkaConsumer, partitions: list[TopicPartition], records: int, wait_ms: int = _POLL_MS
+    ) -> bool:
         """Take in what is there; False when nothing came. ``partitions`` empty means all.
 
         A poll is never cancelled: one that does not end now is looked at again in the next turn. (A cancelled
         ``getmany`` corrupts aiokafka's count of polls for ever, and during a rebalance it waits for its end.)
         """
         if self._polling is None:
-            self._polling = asyncio.create_task(self._fetch(consumer, partitions, records))
+            self._polling = asyncio.create_task(self._fetch(consumer, partitions, records, wait_ms))
             self._polling.add_done_callback(_retrieve)
         await asyncio.wait({self._polling}, timeout=1.0)
         if not self._polling.done():
@@ -341,9 +346,9 @@ class Executor(Part):
         return True
 
     async def _fetch(
-        self, consumer: AIOKafkaConsumer, partitions: list[TopicPartition], records: int
+        self, consumer: AIOKafkaConsumer, partitions: list[TopicPartition], records: int, wait_ms: int
     ) -> tuple[int, Batches]:
-        batches = await consumer.getmany(*partitions, timeout_ms=_POLL_MS, max_records=records)
+        batches = await consumer.getmany(*partitions, timeout_ms=wait_ms, max_records=records)
         return self._assignment.epoch, batches  # read in the same step, so that no rebalance comes between
 
     def _take_in(self, batches: Batches) -> None:
