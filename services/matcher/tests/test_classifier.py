@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from room_common.cache.memory import LocalVerdictMemory
+from room_common.domain.deliveries import Definition
+from room_common.errors import DependencyUnavailable
+from room_common.llm.port import ChatRequest, Completion, EventRejected
+from room_matcher.domain.prompt import Delivery
+from room_matcher.handlers.classifier import Classifier, Tally
+from room_matcher.metrics import MatcherMetrics
+
+DEFINITIONS = tuple(Definition(UUID(int=number), f"d{number}", f"criterion {number}") for number in range(4))
+
+
+class Script:
+    """A model that gives its answers in order."""
+
+    def __init__(self, *answers: str | Exception, fallback: bool = False) -> None:
+        self.answers = list(answers)
+        self.fallback = fallback
+        self.requests: list[ChatRequest] = []
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        self.requests.append(request)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return Completion(text=answer, input_tokens=10, output_tokens=1, fallback=self.fallback)
+
+
+def delivery(nonce: str = "0123456789abcdef") -> Delivery:
+    return Delivery(source_name="s", source_type="generic", headers={}, view={"a": 1}, nonce=nonce)
+
+
+def classifier(script: Script, memory: LocalVerdictMemory | None = None) -> Classifier:
+    metrics = MatcherMetrics(CollectorRegistry())
+    return Classifier(script, memory or LocalVerdictMemory(), metrics, default_model="default", max_output_tokens=7)
+
+
+async def ask(subject: Classifier, tally: Tally, definitions: Sequence[Definition] = DEFINITIONS) -> Definition | None:
+    return await subject.first_match(delivery(), definitions, None, tally)
+
+
+async def test_the_first_yes_wins_and_the_rest_are_not_asked() -> None:
+    script, tally = Script("No.", "Yes!"), Tally()
+    assert await ask(classifier(script), tally) == DEFINITIONS[1]
+    assert (tally.calls, tally.tokens, tally.fallback) == (2, 22, False)
+    assert [(entry.verdict, entry.answer) for entry in tally.verdicts] == [("no", None), ("yes", None)]
+    request = script.requests[0]
+    assert (request.tier, request.temperature, request.max_output_tokens, request.model) == ("fast", 0.0, 7, None)
+    assert [message["role"] for message in request.messages] == ["system", "user"]
+    assert str(request.messages[1]["content"]).endswith("criterion 0")
+
+
+async def test_an_unclear_answer_is_a_no_that_the_ledger_shows() -> None:
+    tally = Tally()
+    assert await ask(classifier(Script("Not sure " + "x" * 100)), tally, DEFINITIONS[:1]) is None
+    (entry,) = tally.verdicts
+    assert (entry.verdict, entry.warning) == ("unclear", "unclear_answer")
+    assert entry.answer == ("Not sure " + "x" * 100)[:80]
+
+
+async def test_what_was_answered_is_not_asked_again_whatever_the_nonce() -> None:
+    memory = LocalVerdictMemory()
+    await ask(classifier(Script("no", "yes"), memory), Tally())
+    script, tally = Script(), Tally()
+    found = await classifier(script, memory).first_match(delivery("f" * 16), DEFINITIONS, None, tally)
+    assert found == DEFINITIONS[1]
+    assert script.requests == []
+    assert (tally.calls, tally.tokens, [entry.remembered for entry in tally.verdicts]) == (0, 0, [True, True])
+
+
+async def test_a_verdict_belongs_to_the_model_that_gave_it() -> None:
+    memory = LocalVerdictMemory()
+    await ask(classifier(Script("no"), memory), Tally(), DEFINITIONS[:1])
+    script = Script("yes")
+    found = await classifier(script, memory).first_match(delivery(), DEFINITIONS[:1], "own", Tally())
+    assert found == DEFINITIONS[0]
+    assert script.requests[0].model == "own"
+
+
+async def test_the_default_models_answer_is_not_remembered_as_the_override_s() -> None:
+    memory, tally = LocalVerdictMemory(), Tally()
+    await classifier(Script("no", fallback=True), memory).first_match(delivery(), DEFINITIONS[:1], "own", tally)
+    assert tally.fallback
+    script = Script("yes")
+    assert await classifier(script, memory).first_match(delivery(), DEFINITIONS[:1], "own", Tally())
+    assert len(script.requests) == 1
+
+
+@pytest.mark.parametrize("error", [DependencyUnavailable("llm", "timeout"), EventRejected("refused")])
+async def test_an_error_is_never_a_no_and_what_was_paid_is_known(error: Exception) -> None:
+    tally = Tally()
+    with pytest.raises(type(error)):
+        await ask(classifier(Script("no", error)), tally)
+    assert (tally.calls, tally.tokens, len(tally.verdicts)) == (2, 11, 1)
