@@ -9,12 +9,12 @@ PACKAGES := libs/common libs/local services/ingest services/matcher services/sch
 	services/outbound services/admin cli
 TEST_PACKAGES := tests/support
 LOCK := $(BIN)/uv --system-certs pip compile --quiet --no-header --no-annotate --no-strip-extras \
-	--no-emit-index-url --no-emit-find-links
+	--no-emit-index-url --no-emit-find-links --python-version 3.11
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: help demo up test test-fast check fmt clean lock
+.PHONY: help demo up test test-fast check fmt documents clean lock
 
 help: ## List the targets
 	@echo "Targets (Python 3.11 or later is needed; PYTHON=... names another one than python3):"
@@ -42,6 +42,11 @@ check: $(VENV)/.dev ## Check format, lint, types, import rules and the rules of 
 fmt: $(VENV)/.dev ## Format the sources and repair what the linter can repair
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+documents: $(VENV)/.runtime ## Write the documents that are made from the code: contracts/ and docs/configuration.md
+	@$(BIN)/python -m room_common.contracts.documents contracts
+	@$(BIN)/python -m room_admin.openapi contracts/openapi.json
+	@$(BIN)/python -m room_common.settings_reference docs/configuration.md
 
 clean: ## Remove the virtual environment and all caches; the data under .room stays
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage dist build

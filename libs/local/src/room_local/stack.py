@@ -28,7 +28,7 @@ from room_local.parts.kafka_apache import ApacheKafka
 from room_local.parts.kafka_jars import fetch_jars
 from room_local.parts.kafka_tansu import TansuBroker
 from room_local.parts.postgres import Postgres
-from room_local.parts.processes import PartFailed, tail
+from room_local.parts.processes import PartFailed
 from room_local.parts.redis import Redis
 from room_local.parts.server import Server
 from room_local.preparation import create_topics, migrate_schema
@@ -257,10 +257,12 @@ class Stack:
             for one in watched:
                 fatal = one.kind == "part" or one.server.exit_code == _WRONG_SETTING
                 if one.state == "restarting" and fatal:
-                    raise PartFailed(f"{one.server.name} did not start; its log ends:\n{tail(one.server.log)}")
+                    raise PartFailed(f"{one.server.name} did not start; its log ends:\n{one.server.last_words()}")
             if time.monotonic() >= deadline:
                 late = [one for one in watched if one.state != "ready"]
-                ends = "\n".join(f"--- {one.server.name} ({one.server.log})\n{tail(one.server.log, 8)}" for one in late)
+                ends = "\n".join(
+                    f"--- {one.server.name} ({one.server.log})\n{one.server.last_words(8)}" for one in late
+                )
                 raise PartFailed(f"not ready within {timeout:.0f} s: {', '.join(o.server.name for o in late)}\n{ends}")
             time.sleep(_STEP_SECONDS)
 

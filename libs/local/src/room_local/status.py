@@ -21,7 +21,7 @@ Running = Literal["running", "starting", "stopping", "stopped", "failed", "aband
 
 @dataclass(frozen=True, slots=True)
 class ProcessStatus:
-    """One process now. ``memory_bytes`` is resident memory with its children; ``ready`` None where nobody can tell."""
+    """One process now. ``memory_bytes`` is with its children; ``ready`` is None where nobody can tell."""
 
     name: str
     kind: str
@@ -78,7 +78,7 @@ def status(directory: Path) -> StackStatus:
         broker_memory_limit_bytes=record.broker_memory_limit,
         urls={one.name: one.url for one in record.processes if one.url is not None} if running else {},
         token_file=record.token_file,
-        environment_file=str(files.environment) if files.environment.exists() else None,
+        environment_file=str(files.environment) if running and files.environment.exists() else None,
         processes=processes,
     )
 

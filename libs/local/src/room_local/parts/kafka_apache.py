@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from room_common.errors import ConfigurationError
-from room_local.parts.addresses import HOST, free_port
+from room_local.parts.addresses import HOST, free_port, is_free
 from room_local.parts.handshake import broker_count
 from room_local.parts.kafka_jars import fetch_jars, java_program
 from room_local.parts.processes import PartFailed, wait_until
@@ -91,12 +91,14 @@ class ApacheKafka:
         if nodes not in (1, 3):
             raise ConfigurationError("Apache Kafka runs here with 1 or 3 nodes")
         data = data.absolute()
-        # Remembered: a cluster's ports are part of its data, since the voters are named by them.
-        cluster = _remembered(data) or [
-            _Address(node, port if node == 1 and port else free_port(), free_port()) for node in range(1, nodes + 1)
-        ]
-        if len(cluster) != nodes:
+        # The same ports again where they are free, since clients elsewhere may know them.
+        cluster = _remembered(data) or []
+        if cluster and len(cluster) != nodes:
             raise ConfigurationError(f"{data} holds a cluster of {len(cluster)} nodes, not of {nodes}")
+        if not cluster or not all(is_free(one.port) and is_free(one.controller) for one in cluster):
+            cluster = [
+                _Address(node, port if node == 1 and port else free_port(), free_port()) for node in range(1, nodes + 1)
+            ]
         _remember(data, cluster)
         self.nodes = nodes
         self._note = note

@@ -102,12 +102,12 @@ def spawn(
     return _spawner.run(job)
 
 
-def tail(log: Path, lines: int = 15) -> str:
-    """The last lines of a log, for a message about a failed start."""
+def tail(log: Path, lines: int = 15, *, since: int = 0) -> str:
+    """The last lines of a log after its first ``since`` bytes, for a message about a failed start."""
     try:
         with log.open("rb") as file:
             file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - 16_384))
+            file.seek(max(since, file.tell() - 16_384))
             return "\n".join(file.read().decode("utf-8", "replace").splitlines()[-lines:])
     except OSError:
         return ""
@@ -129,14 +129,24 @@ def is_same(pid: int, start: float) -> bool:
 
 
 def memory(pid: int | None) -> int | None:
-    """Resident bytes of a process with its children (PostgreSQL's share memory, so take theirs as an upper bound)."""
+    """Bytes of memory of a process with its children; None when it is gone.
+
+    What processes share (PostgreSQL's buffers) is counted once where the system tells (Linux), else in each.
+    """
     if pid is None:
         return None
     try:
         process = psutil.Process(pid)
-        return sum(one.memory_info().rss for one in [process, *process.children(recursive=True)])
+        return sum(_memory_of_one(one) for one in [process, *process.children(recursive=True)])
     except psutil.Error:
         return None
+
+
+def _memory_of_one(process: psutil.Process) -> int:
+    try:
+        return int(getattr(process.memory_full_info(), "pss", 0)) or int(process.memory_info().rss)
+    except psutil.AccessDenied:
+        return int(process.memory_info().rss)
 
 
 def end_recorded(pid: int, start: float, stop_signal: signal.Signals, timeout: float) -> bool:

@@ -29,6 +29,7 @@ class Server(ABC):
         self.data = data.absolute()
         self.log = log.absolute()
         self._process: subprocess.Popen[bytes] | None = None
+        self._log_before = 0
 
     @abstractmethod
     def command(self) -> Sequence[str]:
@@ -70,6 +71,7 @@ class Server(ABC):
         if self.pid is not None:
             return
         self.log.parent.mkdir(parents=True, exist_ok=True)
+        self._log_before = self.log.stat().st_size if self.log.exists() else 0
         self.prepare()
         self._process = spawn(
             self.command(),
@@ -95,7 +97,11 @@ class Server(ABC):
         else:
             reason = f"did not answer within {self.start_timeout:.0f} s"
         self.kill()
-        raise PartFailed(f"{self.name} {reason}; see {self.log}\n{tail(self.log)}")
+        raise PartFailed(f"{self.name} {reason}; see {self.log}\n{self.last_words()}")
+
+    def last_words(self, lines: int = 15) -> str:
+        """The end of what it logged since it was last launched."""
+        return tail(self.log, lines, since=self._log_before)
 
     def stop(self) -> None:
         """Ask it to stop, kill it when it does not; harmless when it does not run."""
