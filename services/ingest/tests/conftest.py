@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+import uvloop
 from prometheus_client import CollectorRegistry
 
 from room_ingest.intake import Intake
@@ -14,6 +15,11 @@ from room_ingest.metrics import IngestMetrics
 from room_ingest.server import Server
 from room_ingest.settings import HttpSettings
 from room_testing.webhook_port import KEYS, Client, MemorySink, OpenPort, Port
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The loop that ingest runs on: transports differ in when they flush, close and notice an end."""
+    return {"uvloop": uvloop.new_event_loop}
 
 
 @pytest.fixture

@@ -10,7 +10,14 @@ from typing import Final
 import orjson
 
 from room_common.contracts import envelope
-from room_common.contracts.envelope import HASHED_HEADERS, KEPT_HEADERS, MAX_HEADER_VALUE
+from room_common.contracts.envelope import (
+    HASHED_HEADERS,
+    KEPT_HEADERS,
+    MAX_HEADER_VALUE,
+    carries_secret,
+    carries_signature,
+)
+from room_common.domain.credentials import hashed_credential
 
 Fields = Sequence[tuple[bytes, bytes]]
 """Header lines as they came: names in lower case, values without surrounding space."""

@@ -1,0 +1,68 @@
+"""ingest as a real process, on a real broker with Room's topics: fixtures for a conftest to import."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from room_common.contracts.topics import REPLIES_RAW, WEBHOOKS_RAW, topic
+from room_common.domain.tokens import TokenKeys, make_token
+from room_common.kafka.admin import create_topics
+from room_common.kafka.settings import KafkaSettings
+from room_local.parts.addresses import free_port
+from room_testing.plugin import StartService
+from room_testing.processes import ServiceProcess
+
+KEY = "ab" * 32
+
+
+@pytest.fixture(scope="session")
+def tokens() -> list[str]:
+    """Forty tokens that ingest knows as its own."""
+    keys = TokenKeys((bytes.fromhex(KEY),))
+    return [make_token(keys, secrets.token_bytes(24)) for _ in range(40)]
+
+
+MakeIngest = Callable[..., Awaitable[tuple[ServiceProcess, int]]]
+
+
+@pytest.fixture
+def make_ingest(start_service: StartService) -> MakeIngest:
+    """``await make_ingest(bootstrap, idempotence, topics=True, wait=True, ROOM_INGEST__X="1")``: process and port."""
+
+    async def make(
+        bootstrap: str,
+        idempotence: bool,
+        *,
+        topics: bool = True,
+        wait: bool = True,
+        replicas: int = 1,
+        **env: str,
+    ) -> tuple[ServiceProcess, int]:
+        if topics:
+            settings = KafkaSettings(
+                bootstrap_servers=bootstrap,
+                idempotence=idempotence,
+                replication_factor=replicas,
+                min_insync_replicas=min(2, replicas),
+            )
+            await create_topics(settings, [topic(WEBHOOKS_RAW), topic(REPLIES_RAW)])
+        port = free_port()
+        service = start_service(
+            "room_ingest",
+            {
+                "ROOM_KAFKA__BOOTSTRAP_SERVERS": bootstrap,
+                "ROOM_KAFKA__IDEMPOTENCE": str(idempotence).lower(),
+                "ROOM_TOKEN_KEYS": f"a:{KEY}",
+                "ROOM_INGEST__HOST": "127.0.0.1",
+                "ROOM_INGEST__PORT": str(port),
+                "ROOM_INGEST__RATE_PER_TOKEN": "0",
+                **env,
+            },
+            wait=wait,
+        )
+        return service, port
+
+    return make
