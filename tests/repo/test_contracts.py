@@ -24,11 +24,11 @@ EXAMPLES = sorted((CONTRACTS / "examples").glob("*/*.json"))
 
 @pytest.mark.parametrize("name", sorted(documents()))
 def test_generated_documents_are_in_step(name: str) -> None:
-    assert (CONTRACTS / name).read_text() == documents()[name], "run: make contracts"
+    assert (CONTRACTS / name).read_text() == documents()[name], "run: make documents"
 
 
 def test_openapi_is_in_step() -> None:
-    assert (CONTRACTS / "openapi.json").read_text() == openapi.document(), "run: make contracts"
+    assert (CONTRACTS / "openapi.json").read_text() == openapi.document(), "run: make documents"
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: f"{file.parent.name}/{file.name}")

@@ -72,7 +72,7 @@ def up(
     directory: Directory = Path(),
     kafka: KafkaOption = Kafka.embedded,
     broker_memory: BrokerMemory = 1024,
-    ingest_port: Annotated[int, typer.Option(help="Port for webhooks; a free one if it is taken.")] = 8080,
+    ingest_port: Annotated[int, typer.Option(help="Port for webhooks; a free one if it is taken or 0.")] = 8080,
     operations_port: Annotated[int, typer.Option(help="Ingest's port for /readyz and /metrics.")] = 8081,
     admin_port: Annotated[int, typer.Option(help="Port of the API.")] = 8090,
     tick_seconds: TickSeconds = None,

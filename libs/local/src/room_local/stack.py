@@ -241,10 +241,10 @@ class Stack:
 
     def _port(self, name: str, wishes: Mapping[str, int], taken: set[int]) -> int:
         wish = wishes.get(name)
-        port = wish if wish is not None and wish not in taken and is_free(wish) else free_port()
+        port = wish if wish and wish not in taken and is_free(wish) else free_port()
         while port in taken:
             port = free_port()
-        if wish is not None and port != wish:
+        if wish and port != wish:
             self._tell("warning", name, f"port {wish} is taken, using {port} instead")
         taken.add(port)
         return port
