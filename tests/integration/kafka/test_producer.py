@@ -69,6 +69,7 @@ async def test_a_record_that_is_too_large_stops_nothing(producer: Producer, fres
     assert (await producer.send(topic, key=b"a", value=b"1")).offset == 0
 
 
+@pytest.mark.apache
 async def test_an_unknown_topic_is_a_missing_dependency(producer: Producer) -> None:
     with pytest.raises(DependencyUnavailable) as caught:
         await producer.send("test.no-such-topic", key=b"a", value=b"1", timeout=10)

@@ -134,7 +134,7 @@ async def standings(
 def is_member(consumer: AIOKafkaConsumer) -> bool:
     """Whether the group still counts us in: without a generation a commit would not be fenced."""
     coordinator = consumer._coordinator
-    return coordinator is not None and coordinator.generation > 0
+    return coordinator is not None and coordinator.generation >= 0
 
 
 def is_reassigning(consumer: AIOKafkaConsumer) -> bool:
