@@ -47,7 +47,7 @@ async def test_a_broker_that_restarts_while_webhooks_arrive_loses_none(
     await load.stop()
     assert load.cut == load.refused == 0
     assert set(load.answers) <= {200, 503}
-    assert_all_there(load, await topic.numbers(), once=True)
+    assert_all_there(load, await topic.numbers(load), once=True)
     assert service.lives()
 
 
@@ -69,7 +69,7 @@ async def test_a_broker_that_hangs_costs_503_and_no_event(
     await load.reached(len(load.accepted) + 500)
     await load.stop()
     assert load.cut == load.refused == 0
-    assert_all_there(load, await topic.numbers(), once=False)
+    assert_all_there(load, await topic.numbers(load), once=False)
     assert service.lives()
 
 
@@ -89,7 +89,7 @@ async def test_a_leader_that_dies_in_a_cluster_costs_no_event(
     await load.reached(len(load.accepted) + 500)
     await load.stop()
     assert load.cut == load.refused == 0
-    assert_all_there(load, await topic.numbers(), once=True)
+    assert_all_there(load, await topic.numbers(load), once=True)
 
 
 @pytest.mark.apache
@@ -141,7 +141,7 @@ async def test_sigterm_under_load_leaves_no_request_without_an_answer(
     assert load.cut == 0
     assert load.refused > 0
     assert load.answers == {200: len(load.accepted)}
-    assert_all_there(load, await topic.numbers(), once=True)
+    assert_all_there(load, await topic.numbers(load), once=True)
 
 
 async def test_kill_9_under_load_loses_nothing_that_was_answered(
@@ -155,4 +155,4 @@ async def test_kill_9_under_load_loses_nothing_that_was_answered(
     await load.reached(1000)
     service.kill()
     await load.stop()
-    assert_all_there(load, await topic.numbers(), once=True)
+    assert_all_there(load, await topic.numbers(load), once=True)

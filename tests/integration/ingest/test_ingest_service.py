@@ -58,7 +58,7 @@ async def test_every_200_is_in_the_topic_exactly_once(
     load.start()
     await load.reached(2000)
     await load.stop()
-    numbers = await topic.numbers()
+    numbers = await topic.numbers(load)
     assert load.answers == {200: len(load.accepted)}
     assert numbers == dict.fromkeys(load.accepted, 1)
     status, metrics = await asyncio.to_thread(read, service.operations_port, "/metrics")

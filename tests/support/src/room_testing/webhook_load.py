@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
+import secrets
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-
-_NUMBER = re.compile(rb'"n":(\d+)')
 
 
 @dataclass
@@ -25,6 +24,7 @@ class Load:
     tokens: Sequence[str]
     senders: int = 8
     size: int = 300
+    run: str = field(default_factory=lambda: secrets.token_hex(8))
     accepted: set[int] = field(default_factory=set)
     answers: Counter[int] = field(default_factory=Counter)
     cut: int = 0
@@ -49,7 +49,7 @@ class Load:
                 await asyncio.sleep(0.01)
 
     async def _sender(self) -> None:
-        while not self._stopping:
+        while not self._over():
             try:
                 reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
             except OSError:
@@ -57,17 +57,19 @@ class Load:
                 await asyncio.sleep(0.05)
                 continue
             try:
-                while await self._post(reader, writer):
-                    if self._stopping:
-                        break
+                while await self._post(reader, writer) and not self._over():
+                    pass
             finally:
                 writer.close()
+
+    def _over(self) -> bool:
+        return self._stopping
 
     async def _post(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """One request. False when the connection is over."""
         number = self.sent
         self.sent += 1
-        body = b'{"n":%d,"text":"%b"}' % (number, b"x" * self.size)
+        body = b'{"run":"%b","n":%d,"text":"%b"}' % (self.run.encode(), number, b"x" * self.size)
         token = self.tokens[number % len(self.tokens)].encode()
         begun = asyncio.get_running_loop().time()
         try:
@@ -103,9 +105,10 @@ class Topic:
         async with self._consumer() as consumer:
             self.start = await self._ends(consumer)
 
-    async def numbers(self) -> Counter[int]:
-        """The bodies' numbers since :meth:`mark`, with how often each is there."""
+    async def numbers(self, load: Load) -> Counter[int]:
+        """The numbers of a load's bodies since :meth:`mark`, with how often each is there."""
         found: Counter[int] = Counter()
+        number = re.compile(rb'"run":"%b","n":(\d+)' % load.run.encode())
         async with self._consumer() as consumer:
             ends = await self._ends(consumer)
             missing = {tp for tp in ends if self.start.get(tp, 0) < ends[tp]}
@@ -116,7 +119,7 @@ class Topic:
                 while missing:
                     for tp, records in (await consumer.getmany(timeout_ms=500)).items():
                         found.update(
-                            int(match[1]) for record in records if (match := _NUMBER.search(record.value or b""))
+                            int(match[1]) for record in records if (match := number.search(record.value or b""))
                         )
                         if records and records[-1].offset + 1 >= ends[tp]:
                             missing.discard(tp)

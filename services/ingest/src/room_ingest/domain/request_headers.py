@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from hashlib import sha256
-from typing import Final
+from functools import lru_cache
+from typing import Final, Literal
 
 import orjson
 
 from room_common.contracts import envelope
 from room_common.contracts.envelope import (
-    HASHED_HEADERS,
     KEPT_HEADERS,
     MAX_HEADER_VALUE,
     carries_secret,
@@ -23,7 +22,8 @@ Fields = Sequence[tuple[bytes, bytes]]
 """Header lines as they came: names in lower case, values without surrounding space."""
 
 _KEPT: Final = {name.encode("ascii"): name for name in KEPT_HEADERS}
-_HASHED: Final = {name.encode("ascii"): name for name in HASHED_HEADERS}
+_MAX_NAME: Final = 64
+"""Bytes of the name of a header that is kept for what its name says; longer ones are not looked at."""
 _TRACEPARENT: Final = re.compile(rb"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
@@ -41,24 +41,36 @@ class Kept:
 def keep(fields: Fields) -> Kept:
     """The allow-listed headers as a JSON object, and the two that are record headers of their own.
 
-    Values are read as Latin-1, as HTTP defines them. A header that occurs twice is joined with a comma. Of
-    Authorization, GitLab's, Telegram's and other key headers only SHA-256 travels, over the whole value (for
-    Authorization with its scheme).
+    Values are read as Latin-1, as HTTP defines them. A header that occurs twice is joined with a comma; of one that
+    holds a secret the last counts, and only its SHA-256 travels (:func:`hashed_credential`).
     """
     found: dict[str, str] = {}
     content_type = traceparent = None
     for name, value in fields:
         kept = _KEPT.get(name)
-        if kept is not None:
-            text = value[:MAX_HEADER_VALUE].decode("latin-1")
-            found[kept] = f"{found[kept]}, {text}"[:MAX_HEADER_VALUE] if kept in found else text
-            if name == b"content-type" and content_type is None:
-                content_type = value if value.isascii() else text.encode()
-        elif name in _HASHED:
-            found[_HASHED[name]] = f"sha256:{sha256(value).hexdigest()}"
-        elif name == b"traceparent" and _TRACEPARENT.fullmatch(value):
-            traceparent = value
+        if kept is None:
+            if name == b"traceparent":
+                traceparent = value if _TRACEPARENT.fullmatch(value) else traceparent
+                continue
+            kept, use = _use(name) if len(name) <= _MAX_NAME else ("", "none")
+            if use != "as_sent":
+                if use == "hashed":
+                    found[kept] = hashed_credential(kept, value)
+                continue
+        text = value[:MAX_HEADER_VALUE].decode("latin-1")
+        found[kept] = f"{found[kept]}, {text}"[:MAX_HEADER_VALUE] if kept in found else text
+        if name == b"content-type" and content_type is None:
+            content_type = value if value.isascii() else text.encode()
     return Kept(orjson.dumps(found), content_type, traceparent)
+
+
+@lru_cache(maxsize=1024)
+def _use(name: bytes) -> tuple[str, Literal["none", "as_sent", "hashed"]]:
+    """What becomes of a header that is not on the list of those kept as they are."""
+    text = name.decode("latin-1")
+    if carries_secret(text):
+        return text, "hashed"
+    return (text, "as_sent") if carries_signature(text) else (text, "none")
 
 
 def id_text(unix_us: int, randomness: bytes) -> bytes:
