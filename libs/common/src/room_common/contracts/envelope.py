@@ -1,7 +1,7 @@
 """The envelope of a webhook or reply record: the body is the value, byte for byte; all else is in record headers.
 
 Header names are the contract (design, topics). ``http`` holds an allow-list of request headers, names in lower case,
-secret ones only as SHA-256 in the form ``sha256:<hex>``.
+secret ones only as SHA-256 in the form ``sha256:<hex>``, Authorization with its scheme: ``bearer sha256:<hex>``.
 """
 
 from __future__ import annotations
@@ -75,17 +75,34 @@ KEPT_HEADERS: Final = frozenset(
         "x-amz-sns-message-id",
         "x-amz-sns-message-type",
         "x-amz-sns-topic-arn",
+        "x-gitea-delivery",
+        "x-gitea-event",
         "x-twilio-signature",
         "x-webhook-signature",
+        "sentry-hook-resource",
+        "ce-id",
+        "ce-type",
     }
 )
-"""Request headers that travel with a record as they were sent."""
+"""Request headers that travel with a record as they were sent, besides those :func:`carries_signature` names."""
 
 HASHED_HEADERS: Final = frozenset({"authorization", "x-gitlab-token", "x-api-key", "x-telegram-bot-api-secret-token"})
-"""Request headers whose value is a secret: only ``sha256:<hex>`` of it travels."""
+"""Request headers whose value is a secret, besides those :func:`carries_secret` names: only its SHA-256 travels."""
+
+_SECRET_ENDINGS: Final = ("-token", "-key", "-secret", "apikey")
 
 MAX_HEADER_VALUE: Final = 2048
 """Bytes of one kept header's value; a longer one is cut, which makes a signature in it invalid and nothing else."""
+
+
+def carries_secret(name: str) -> bool:
+    """Whether a header, named in lower case, is taken for a secret: a source may be verified by it."""
+    return name in HASHED_HEADERS or (name not in KEPT_HEADERS and name.endswith(_SECRET_ENDINGS))
+
+
+def carries_signature(name: str) -> bool:
+    """Whether a header, named in lower case, is taken for a signature of the body: any provider may name its own."""
+    return ("signature" in name or "hmac" in name) and not carries_secret(name)
 
 
 @dataclass(frozen=True, slots=True)
