@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 import httpx2
 import orjson
 import pytest
+from psycopg.types.json import Jsonb
 
 from room_common.domain.signing import sign_github, sign_hubspot, sign_stripe
 from room_testing.matching import Matching, eventually
@@ -161,6 +162,27 @@ async def test_three_copies_at_once_are_one_event_and_one_call(matching: Matchin
     assert len(await matching.backlog(instance)) == 1
 
 
+async def test_copies_that_differ_in_what_a_retry_changes_are_one_call_too(
+    matching: Matching, start_service: StartService
+) -> None:
+    instance = await matching.instance()
+    source = await matching.source(instance, "stripe", criteria=["paid"])
+    async with says_yes_to("paid") as llm:
+        for number in range(3):
+            await matching.send(source, b'{"id": "evt_1", "what": "paid", "pending_webhooks": %d}' % number)
+        last = await matching.send(source, b'{"id": "evt_2", "what": "paid"}')
+        await asyncio.to_thread(start_service, "room_matcher", matching.environment(llm.url))
+        await matching.decided(last)
+
+        async def all_decided() -> bool:
+            rows = await matching.query("select outcome from webhook_deliveries where source_id = %s", source.id)
+            return sorted(row["outcome"] for row in rows) == ["duplicate", "duplicate", "matched", "matched"]
+
+        await eventually(all_decided, "the outcomes of the copies")
+        assert llm.calls_about("evt_1") == 1
+    assert len(await matching.backlog(instance)) == 2
+
+
 async def test_a_record_that_comes_twice_is_decided_and_paid_once(
     matching: Matching, start_service: StartService
 ) -> None:
@@ -255,3 +277,36 @@ async def test_a_key_that_is_missing_is_waited_for(matching: Matching, start_ser
         delivery_id = await matching.send(source, b"{}")
         await waits_for(service, "key_unknown_key")
         assert await matching.outcomes(delivery_id) == []
+
+
+async def test_an_item_that_fails_unforeseen_is_dead_after_three_tries_and_spoils_no_other(
+    matching: Matching, start_service: StartService
+) -> None:
+    source = await matching.source(await matching.instance(), "hubspot", criteria=["customer"])
+    await matching.query(
+        "alter table event_backlog add check (position('\\x22736f757222'::bytea in raw_body) = 0)"  # "sour"
+    )
+    body = b'[{"eventId": 1, "v": "customer"}, {"eventId": 2, "v": "customer", "w": "sour"}, {"eventId": 3}]'
+    async with says_yes_to("customer") as llm:
+        await asyncio.to_thread(start_service, "room_matcher", matching.environment(llm.url))
+        delivery_id = await matching.send(source, body)
+        rows = await matching.decided(delivery_id, items=3)
+        assert [row["outcome"] for row in rows] == ["matched", "dead", "no_match"]
+        assert rows[1]["reason"] == "unforeseen_CheckViolation"
+    (headers,) = await matching.dead_letters(delivery_id)
+    assert (headers["item"], headers["attempts"]) == (b"1", b"3")
+    assert len(await matching.backlog(source.instance_id)) == 1
+
+
+async def test_an_instance_whose_own_model_is_refused_is_judged_by_the_default_and_told(
+    matching: Matching, start_service: StartService
+) -> None:
+    source = await matching.source(await matching.instance(), criteria=["push"])
+    await matching.query("update instances set models = %s", Jsonb({"fast": "mine"}))
+    async with says_yes_to("push") as llm:
+        llm.unknown_models = {"mine"}
+        await asyncio.to_thread(start_service, "room_matcher", matching.environment(llm.url))
+        for number in range(3):
+            await matching.decided(await matching.send(source, orjson.dumps({"what": "push", "n": number})))
+    rows = await matching.query("select kind, severity from room_activity_log order by kind")
+    assert [(row["kind"], row["severity"]) for row in rows] == [("error", "warning")] + [("event_matched", "info")] * 3

@@ -20,11 +20,13 @@ class ScriptedLlm:
 
     ``hold(text)`` makes every call whose message contains ``text`` wait until the returned event is set. ``status``
     overrides the script with an error for everybody. ``error_body`` is the ``error`` object of such answers.
+    ``unknown_models`` are answered with 404.
     """
 
     script: Callable[[str], Reply]
     status: int | None = None
     error_body: dict[str, object] = field(default_factory=lambda: {"message": "scripted"})
+    unknown_models: set[str] = field(default_factory=set)
     calls: list[str] = field(default_factory=list)
     url: str = ""
     _holds: dict[str, asyncio.Event] = field(default_factory=dict)
@@ -64,6 +66,9 @@ class ScriptedLlm:
 
     async def _complete(self, request: web.Request) -> web.Response:
         body = json.loads(await request.read())
+        if body["model"] in self.unknown_models:
+            missing = {"message": "The model does not exist", "code": "model_not_found"}
+            return web.json_response({"error": missing}, status=404)
         text = str(body["messages"][-1]["content"])
         self.calls.append(text)
         for name, event in self._holds.items():

@@ -111,18 +111,15 @@ class Deliveries:
             await self._bury_nameless(record, reason)
             return
         source, split = await self._known_source(delivery)
-        items = _items(delivery, split=split)
-        async with self._database.transaction() as conn:
-            decided = (await ledger.decided(conn, [delivery.key])).get(delivery.envelope.id, set())
+        left = await self._left(delivery, split=split)
+        items = _items(delivery, split=split) if left is None else left
+        if left is None and not items:
+            row = delivery.entry("dead", None, source)
+            await self._items.bury(row, delivery, reason, attempts=self._attempts, item=None)
         for item in items:
-            if item.index not in decided:
-                row = delivery.entry("dead", None, source, item=item.index, size=len(item.raw))
-                number = item.index if item.sliced else None
-                await self._items.bury(row, delivery, reason, attempts=self._attempts, item=number)
-        if not items and not decided:
-            await self._items.bury(
-                delivery.entry("dead", None, source), delivery, reason, attempts=self._attempts, item=None
-            )
+            row = delivery.entry("dead", None, source, item=item.index, size=len(item.raw))
+            number = item.index if item.sliced else None
+            await self._items.bury(row, delivery, reason, attempts=self._attempts, item=number)
 
     async def _bury_nameless(self, record: Record, error: DeadLetter) -> None:
         delivery = nameless(record)
@@ -154,13 +151,24 @@ class Deliveries:
         return opened, verdict
 
     async def _stop(self, delivery: Delivery, source: Source | None, opened: Opened | None, stop: Stop) -> None:
-        """Record where the request ended: one row, or the rest of them if some of its items were decided before."""
-        if await self._items.record(delivery.stopped(stop, source)) or source is None:
+        """Record where the request ended: one row, or one for each item left of a delivery that was half decided."""
+        left: Sequence[Item] | None = None
+        if source is not None and not surely_one_item(delivery.body, delivery.envelope.http):
+            split = splits(source.source_type, None if opened is None else opened.config.split)
+            left = await self._left(delivery, split=split)
+        if left is None:
+            await self._items.record(delivery.stopped(stop, source))
             return
-        split = splits(source.source_type, None if opened is None else opened.config.split)
-        for item in _items(delivery, split=split):
-            if item.index > 0:
-                await self._items.record(delivery.stopped(stop, source, item=item.index, size=len(item.raw)))
+        for item in left:
+            await self._items.record(delivery.stopped(stop, source, item=item.index, size=len(item.raw)))
+
+    async def _left(self, delivery: Delivery, *, split: bool) -> Sequence[Item] | None:
+        """The items without a row; None when no item has one."""
+        async with self._database.transaction() as conn:
+            decided = await ledger.decided(conn, [delivery.key])
+        if delivery.envelope.id not in decided:
+            return None
+        return [item for item in _items(delivery, split=split) if item.index not in decided[delivery.envelope.id]]
 
     async def _each(self, subjects: Sequence[Subject]) -> None:
         """Decide all, a few at a time. One that fails keeps none of the others from its outcome."""
