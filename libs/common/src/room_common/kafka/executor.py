@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import structlog
@@ -31,9 +31,9 @@ from room_common.kafka.attempts import Attempts, Work
 from room_common.kafka.dispatch import Dispatcher
 from room_common.kafka.execution import Counts, Handling, Limits
 from room_common.kafka.failures import failure_kind
+from room_common.kafka.intake import Intake
 from room_common.kafka.observer import GroupObserver
 from room_common.kafka.offsets import Assignment
-from room_common.kafka.records import Record, from_consumer
 from room_common.kafka.settings import KafkaSettings
 from room_common.service.parts import Part
 
@@ -70,7 +70,6 @@ class Executor(Part):
         self._settings = settings
         self._topics = tuple(topics)
         self._nowhere = TopicPartition(self._topics[0], -1)
-        self._handling = handling
         self._assignment: Assignment[TopicPartition] = Assignment()
         self._observer = GroupObserver(registry, group)
         self._metrics = self._observer.metrics
@@ -88,10 +87,16 @@ class Executor(Part):
             on_change=self._hold_changed,
             on_crash=self.fail,
         )
-        self._in_hand: dict[Work, None] = {}
-        self._unchecked: list[Work] = []
-        self._next_look_up = 0.0
-        self._look_up_hold: str | None = None
+        self._intake = Intake(
+            group,
+            handling,
+            self.limits,
+            assignment=self._assignment,
+            observer=self._observer,
+            dispatcher=self._dispatcher,
+            on_over=self._over,
+            on_error=self._on_error,
+        )
         self._watch = consumers.ConsumerWatch()
         self._consumer: AIOKafkaConsumer | None = None
         self._polling: asyncio.Task[tuple[int, Batches]] | None = None
@@ -211,7 +216,7 @@ class Executor(Part):
     @property
     def oldest_seconds(self) -> float:
         """How long the oldest unfinished record has been in this process."""
-        oldest = next(iter(self._in_hand), None)
+        oldest = self._intake.oldest
         return 0.0 if oldest is None else time.monotonic() - oldest.received
 
     @property
@@ -261,7 +266,7 @@ class Executor(Part):
         await self._dispatcher.drain(self.limits.revoke_drain)
         await self._commit_last()
         self._assignment.end()
-        self._in_hand = dict.fromkeys(self._dispatcher.in_flight())
+        self._intake.keep_only(self._dispatcher.in_flight())
         self._observer.forget()
         self._assigned = False
 
@@ -278,7 +283,7 @@ class Executor(Part):
 
     def _drop_waiting(self) -> None:
         self._dispatcher.close()
-        self._unchecked.clear()
+        self._intake.drop_waiting()
 
     # -- polling
 
@@ -298,14 +303,13 @@ class Executor(Part):
 
     async def _turn(self, consumer: AIOKafkaConsumer) -> None:
         """Poll once, in the way that the present state asks for."""
-        if self._unchecked:
-            await self._look_up()
+        await self._intake.look_up()
         self._dispatcher.pump()
         room = self.limits.buffered - self.buffered
         below = self._assignment.below(self.limits.span)
         if self.held:
             await self._turn_held(consumer)
-        elif self._unchecked or room <= 0 or (self._assigned and not below):
+        elif self._intake.waits or room <= 0 or (self._assigned and not below):
             await self._dispatcher.wait(1.0)
             await self._poll(consumer, [self._nowhere], 1, wait_ms=0)
         else:
@@ -313,7 +317,7 @@ class Executor(Part):
             await self._poll(consumer, [] if everything else below, min(_POLL_RECORDS, room))
 
     async def _turn_held(self, consumer: AIOKafkaConsumer) -> None:
-        if self._dispatcher.lacks_probe and not self._unchecked:
+        if self._dispatcher.lacks_probe and not self._intake.waits:
             self._resume()  # until one record came to probe with
         else:
             self._pause()
@@ -340,8 +344,10 @@ class Executor(Part):
         epoch, batches = task.result()
         if not batches or epoch != self._assignment.epoch or not self._dispatcher.open:
             return False
-        self._take_in(batches)
-        await self._look_up()
+        for tp, batch in batches.items():
+            self.counts.received += len(batch)
+            self._metrics.received.labels(tp.topic, self.group).inc(len(batch))
+        await self._intake.take(batches)
         self._dispatcher.pump()
         return True
 
@@ -351,68 +357,10 @@ class Executor(Part):
         batches = await consumer.getmany(*partitions, timeout_ms=wait_ms, max_records=records)
         return self._assignment.epoch, batches  # read in the same step, so that no rebalance comes between
 
-    def _take_in(self, batches: Batches) -> None:
-        now = time.monotonic()
-        for tp, batch in batches.items():
-            self.counts.received += len(batch)
-            self._metrics.received.labels(tp.topic, self.group).inc(len(batch))
-            for message in batch:
-                received = self._assignment.receive(tp, message.offset)
-                if received is None:
-                    continue
-                if received.missing:
-                    self._observer.missed(tp, message.offset - received.missing, message.offset)
-                if received.rewound:
-                    log.error("the log began anew", group=self.group, topic=tp.topic, partition=tp.partition)
-                work = Work(from_consumer(message), received.progress, now)
-                self._in_hand[work] = None
-                self._unchecked.append(work)
-
-    async def _look_up(self) -> None:
-        """Complete what was done before and queue the rest. While the look-up's store is away, all of it waits."""
-        works = list(self._unchecked)
-        done: set[tuple[int, int]] = set()
-        if self._handling.already_done is not None:
-            if time.monotonic() < self._next_look_up:
-                return
-            try:
-                async with asyncio.timeout(self.limits.look_up):
-                    done = await self._handling.already_done([work.record for work in works])
-            except (DependencyUnavailable, TimeoutError) as error:
-                self._next_look_up = time.monotonic() + self.limits.probe
-                away = (
-                    error if isinstance(error, DependencyUnavailable) else DependencyUnavailable("look_up", "timeout")
-                )
-                self._look_up_hold = self._dispatcher.hold_for(away)
-                return
-            except Exception as error:
-                log.error("look-up failed; records go on without it", group=self.group, error=type(error).__name__)
-                self._on_error(type(error).__name__, False)
-            if self._look_up_hold is not None:
-                self.release(self._look_up_hold)
-                self._look_up_hold = None
-        self._unchecked.clear()
-        for work in works:
-            if not work.progress.alive or not self._dispatcher.open:
-                continue
-            if (work.record.partition, work.record.offset) in done:
-                self._over(work, True)
-            else:
-                self._dispatcher.offer(self._lane(work.record), work)
-
-    def _lane(self, record: Record) -> Hashable:
-        key = None
-        if self._handling.dedup_key is not None:
-            try:
-                key = self._handling.dedup_key(record)
-            except Exception as error:
-                log.warning("dedup key failed", group=self.group, error=type(error).__name__)
-        return (record.topic, record.partition, record.offset) if key is None else key
-
     # -- finishing
 
     def _over(self, work: Work, complete: bool) -> None:
-        self._in_hand.pop(work, None)
+        self._intake.over(work)
         if not complete or not work.progress.alive:
             return
         record = work.record

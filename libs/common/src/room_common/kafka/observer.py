@@ -104,7 +104,8 @@ class GroupObserver:
         self.lag = 0
         for tp, end in ends.items():
             mark = watermark(tp)
-            lag = max(0, end - (self._standings[tp].start if mark is None else mark))
+            newest = max(end, _highwater(consumer, tp))
+            lag = max(0, newest - (self._standings[tp].start if mark is None else mark))
             self.lag += lag
             self.metrics.lag.labels(tp.topic, str(tp.partition), self._group).set(lag)
             if not lag:
@@ -134,3 +135,8 @@ class GroupObserver:
             self.lost += offsets
             self.metrics.offsets_lost.labels(tp.topic, self._group).inc(offsets)
             log.error("offsets were lost", group=self._group, topic=tp.topic, partition=tp.partition, offsets=offsets)
+
+
+def _highwater(consumer: AIOKafkaConsumer, tp: TopicPartition) -> int:
+    """The end as the last fetch told it: Tansu's answer to the question itself lacks the rest of the last batch."""
+    return (consumer.highwater(tp) or 0) if tp in consumer.assignment() else 0
