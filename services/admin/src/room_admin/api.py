@@ -24,6 +24,7 @@ def build(database: Database | None, applier: Applier | None, urls: Urls | None)
         docs_url=None,
         redoc_url=None,
         openapi_url="/api/v1/openapi.json",
+        redirect_slashes=False,
         responses={
             status: {"model": ProblemDetails, "content": {"application/problem+json": {}}} for status in _ERRORS
         },

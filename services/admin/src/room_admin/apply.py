@@ -15,13 +15,14 @@ from room_admin.domain.difference import (
     CurrentRoom,
     CurrentSource,
     changed,
+    definition_name,
     difference,
     prompts_differ,
 )
 from room_common.contracts import source_config
 from room_common.contracts.room_document import DefinitionDocument, RoomDocument, SourceDocument
 from room_common.contracts.source_config import SourceConfig, read_config
-from room_common.crypto import Keyring
+from room_common.crypto import Keyring, UnknownKey
 from room_common.domain.tokens import RANDOM_BYTES, TokenKeys, make_token, token_digest
 from room_common.errors import Refused
 from room_common.identity import new_id
@@ -93,14 +94,20 @@ class Applier:
     async def apply(
         self, document: RoomDocument, secrets: Mapping[str, Sequence[str]], caller: Caller, *, dry_run: bool
     ) -> Applied:
-        """Make the instance match. Applied twice, the second time changes nothing."""
+        """Make the instance match. Applied twice, the second time changes nothing.
+
+        Raises ``Refused('timezone')`` for a timezone that the database, which counts a budget's days, does not know.
+        """
         async with self._database.transaction() as conn:
+            if not await configuration.knows_timezone(conn, document.timezone):
+                raise Refused("timezone", "PostgreSQL does not know this timezone; write one like Europe/Rome")
             await configuration.lock_slug(conn, document.slug)
             current = await self._read(conn, document.slug)
             changes = difference(document, secrets, current)
             if dry_run or not changed(changes):
                 return Applied(current.instance_id if current else None, changes, ())
-            work = _Work(conn, self._keyring, self._urls, document, secrets, current)
+            touched = frozenset((change.kind, change.name) for change in changes if change.action != "unchanged")
+            work = _Work(conn, self._keyring, self._urls, document, secrets, current, touched)
             applied = Applied(await work.carry_out(), changes, tuple(work.new_urls))
             await access.audit(
                 conn,
@@ -152,7 +159,7 @@ class Applier:
                 row_id=str(row["id"]),
             )
             return read_config(plain).secrets
-        except Refused:
+        except (Refused, UnknownKey):  # the document holds them all, so that applying it heals this
             return None
 
 
@@ -167,7 +174,9 @@ class _Work:
         document: RoomDocument,
         secrets: Mapping[str, Sequence[str]],
         current: CurrentRoom | None,
+        touched: frozenset[tuple[str, str]],
     ) -> None:
+        self._touched = touched
         self._conn = conn
         self._keyring = keyring
         self._urls = urls
@@ -234,16 +243,18 @@ class _Work:
             self.new_urls.append(NewUrl("source", source.name, url))
         else:
             source_id = before.id
-            await configuration.update_source(
-                self._conn,
-                source_id,
-                kind=source.type,
-                enabled=source.enabled,
-                config=self._config(source_id, secrets),
-            )
+            if ("source", source.name) in self._touched:
+                await configuration.update_source(
+                    self._conn,
+                    source_id,
+                    kind=source.type,
+                    enabled=source.enabled,
+                    config=self._config(source_id, secrets),
+                )
         known = before.definitions if before is not None else {}
         for definition in source.definitions:
-            await self._definition(source_id, definition, known.get(definition.name))
+            if ("definition", definition_name(source.name, definition.name)) in self._touched:
+                await self._definition(source_id, definition, known.get(definition.name))
         wanted = {definition.name for definition in source.definitions}
         for name, old in known.items():
             if name not in wanted:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from room_admin.problems import respond
@@ -11,9 +12,7 @@ from room_admin.problems import respond
 MAX_BODY: Final = 1 << 20
 """Bytes of a request body."""
 
-
-class _TooLargeError(Exception):
-    pass
+_DETAIL: Final = f"a body may have {MAX_BODY} bytes"
 
 
 class BodyLimit:
@@ -26,10 +25,9 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        declared = dict(scope["headers"]).get(b"content-length", b"0")
-        answer = respond(413, f"a body may have {MAX_BODY} bytes")
-        if declared.isdigit() and int(declared) > MAX_BODY:
-            await answer(scope, receive, send)
+        declared: bytes = dict(scope["headers"]).get(b"content-length", b"0")
+        if declared.isdigit() and (len(declared) > 18 or int(declared) > MAX_BODY):
+            await respond(413, _DETAIL)(scope, receive, send)
             return
         size = 0
 
@@ -38,10 +36,8 @@ class BodyLimit:
             message = await receive()
             size += len(message.get("body", b""))
             if size > MAX_BODY:
-                raise _TooLargeError
+                # Whoever reads a body inside the application lets this error through to its handler.
+                raise HTTPException(413, _DETAIL)
             return message
 
-        try:
-            await self._app(scope, counted, send)
-        except _TooLargeError:
-            await answer(scope, receive, send)
+        await self._app(scope, counted, send)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from contextlib import suppress
 
@@ -14,6 +15,8 @@ from room_common.errors import ConfigurationError, Defect
 from room_common.postgres import access
 from room_common.postgres.database import Database
 from room_common.service.parts import Part
+
+_log = logging.getLogger(__name__)
 
 
 class _Quiet(uvicorn.Server):
@@ -94,4 +97,9 @@ class Bootstrap(Part):
     async def start(self) -> None:
         if self._token_sha256 is not None:
             async with self._database.transaction() as conn:
-                await access.bootstrap(conn, self._token_sha256)
+                made = await access.bootstrap(conn, self._token_sha256)
+                caller = await access.find_caller(conn, self._token_sha256)
+            if made:
+                _log.info("the bootstrap token became the first operator's")
+            elif caller is None:
+                _log.warning("ROOM_ADMIN__BOOTSTRAP_TOKEN is refused: there is an operator already")

@@ -6,20 +6,44 @@ API beside the document.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+import unicodedata
+from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from room_common.contracts.source_config import MAX_SECRETS, SIGNING_TYPES, SourceType
 
 ChannelType = Literal["local"]
 """Channels a room may talk on."""
 
-Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=120)]
-Prose = Annotated[str, StringConstraints(strip_whitespace=True, max_length=20_000)]
+
+def _without_controls(text: str) -> str:
+    if any(unicodedata.category(char) == "Cc" for char in text):
+        raise ValueError("a name is one line, without control characters")
+    return text
+
+
+def _without_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("text may not contain the character NUL")
+    return text
+
+
+Name = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=120), AfterValidator(_without_controls)
+]
+Prose = Annotated[str, StringConstraints(strip_whitespace=True, max_length=20_000), AfterValidator(_without_nul)]
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 
 
@@ -64,7 +88,7 @@ class SourceDocument(Document):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        _refuse_doubles("definition", (definition.name for definition in self.definitions))
+        _refuse_doubles("definition", self.definitions)
         if self.secrets and self.type not in SIGNING_TYPES:
             raise ValueError(
                 f"sources of type {self.type} are not signed and take no secrets; signed types: "
@@ -104,11 +128,20 @@ class RoomDocument(Document):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        _refuse_doubles("source", (source.name for source in self.sources))
+        _refuse_doubles("source", self.sources)
         return self
 
 
-def _refuse_doubles(kind: str, names: Iterable[str]) -> None:
-    doubles = sorted(name for name, count in Counter(names).items() if count > 1)
-    if doubles:
-        raise ValueError(f"{kind} names must be different; there is more than one {doubles[0]!r}")
+def _refuse_doubles(
+    kind: Literal["source", "definition"], parts: Sequence[SourceDocument | DefinitionDocument]
+) -> None:
+    """The error tells by ``index`` which part comes second, and by ``first`` which has the name already."""
+    seen: dict[str, int] = {}
+    for index, part in enumerate(parts):
+        first = seen.setdefault(part.name, index)
+        if first != index:
+            raise PydanticCustomError(
+                "double_name",
+                "there is another {kind} named '{name}'; {kind}s need different names",
+                {"kind": kind, "name": part.name, "index": index, "first": first},
+            )

@@ -10,12 +10,24 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+from psycopg import errors
+
 from room_common.postgres.database import Connection
 
 
 async def lock_slug(conn: Connection, slug: str) -> None:
     """Let one transaction at a time change the instance of that slug, whether or not it exists yet."""
     await conn.execute("select pg_advisory_xact_lock(hashtextextended('room:instance:' || %s, 0))", (slug,))
+
+
+async def knows_timezone(conn: Connection, name: str) -> bool:
+    """Whether PostgreSQL, which has a time zone database of its own, can count days in that timezone."""
+    try:
+        async with conn.transaction():
+            await conn.execute("select now() at time zone %s", (name,))
+    except errors.InvalidParameterValue:
+        return False
+    return True
 
 
 async def read_instance(conn: Connection, slug: str) -> dict[str, Any] | None:

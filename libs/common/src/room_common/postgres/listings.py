@@ -45,11 +45,13 @@ _DELIVERIES: Final = Listing(
     key=(("received_at", "d.received_at"), ("id", "d.id"), ("item", "d.item")),
     filters={
         "room": "d.instance_id = %(room)s",
-        "source": "d.source_id in (select id from event_sources where name = %(source)s)",
+        "source": "d.source_id = any(%(source)s)",
         "outcome": "d.outcome = %(outcome)s",
         "since": "d.received_at >= %(since)s",
         "id": "d.id = %(id)s",
     },
+    # a model's answer that was neither yes nor no may repeat the payload
+    private=frozenset({"verdicts"}),
 )
 _BACKLOG: Final = Listing(
     select="""
@@ -164,6 +166,18 @@ async def page(
         return rows, None
     kept = rows[:limit]
     return kept, tuple(kept[-1][column] for column, _ in listing.key)
+
+
+async def source_ids(conn: Connection, name: str, instance: object) -> list[UUID]:
+    """The ids of the sources with that name, of one instance or of all, deleted ones too: their deliveries remain."""
+    cursor = await conn.execute(
+        """
+        select id from event_sources
+        where name = %(name)s and (%(instance)s::uuid is null or instance_id = %(instance)s)
+        """,
+        {"name": name, "instance": instance},
+    )
+    return [row["id"] for row in await cursor.fetchall()]
 
 
 async def instances(conn: Connection) -> Sequence[Row]:
@@ -283,8 +297,15 @@ async def transcript(conn: Connection, cycle_id: UUID) -> Sequence[Row]:
     return await cursor.fetchall()
 
 
-async def stats(conn: Connection, instance: UUID | None, since: datetime) -> Row:
-    """Counts since a time: deliveries by outcome with their calls and tokens, messages and events by status, cycles."""
+async def stats(conn: Connection, instance: UUID | None, since: datetime | None) -> Row:
+    """Counts since a time: deliveries by outcome with their calls and tokens, messages and events by status, cycles.
+
+    None is a day ago.
+    """
+    if since is None:
+        clock = await conn.execute("select now() - interval '1 day' as since")
+        row = await clock.fetchone()
+        since = None if row is None else row["since"]
     scope = {"instance": instance, "since": since}
     outcomes = await conn.execute(
         """

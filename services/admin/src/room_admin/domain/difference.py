@@ -91,6 +91,11 @@ def difference(
     )
 
 
+def definition_name(source: str, definition: str) -> str:
+    """How a definition is called outside of its source."""
+    return f"{source} / {definition}"
+
+
 def changed(changes: Sequence[Change]) -> bool:
     """Whether anything is to be done."""
     return any(change.action != "unchanged" for change in changes)
@@ -119,7 +124,7 @@ def _sources(
     for name, before in current.items():
         if name not in wanted:
             yield Change("source", name, "delete")
-            yield from (Change("definition", f"{name} / {definition}", "delete") for definition in before.definitions)
+            yield from (Change("definition", definition_name(name, gone), "delete") for gone in before.definitions)
 
 
 def _source(source: SourceDocument, secrets: tuple[str, ...], before: CurrentSource | None) -> Change:
@@ -141,12 +146,13 @@ def _definitions(source: SourceDocument, current: Mapping[str, CurrentDefinition
     for definition in source.definitions:
         yield _compared(
             "definition",
-            f"{source.name} / {definition.name}",
+            definition_name(source.name, definition.name),
             current.get(definition.name),
             definition,
             ("priority", "match", "interpret", "cooldown_seconds", "enabled"),
         )
-    yield from (Change("definition", f"{source.name} / {name}", "delete") for name in current if name not in wanted)
+    gone = (name for name in current if name not in wanted)
+    yield from (Change("definition", definition_name(source.name, name), "delete") for name in gone)
 
 
 def prompts_differ(before: CurrentDefinition, after: DefinitionDocument) -> bool:

@@ -10,9 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from room_admin.access import Operator
 from room_admin.apply import Applied, Applier
 from room_admin.domain.difference import changed
-from room_admin.problems import FieldError, Problem
+from room_admin.problems import FieldError, Problem, pointer
 from room_common.contracts.room_document import RoomDocument
 from room_common.contracts.source_config import MAX_SECRETS
+from room_common.errors import Refused
 
 router = APIRouter(tags=["apply"])
 
@@ -70,19 +71,25 @@ async def apply(request: Request, body: ApplyRequest, caller: Operator) -> Apply
     """Make an instance match the document. Idempotent: a second time changes nothing."""
     _check_secrets(body)
     applier: Applier = request.app.state.applier
-    applied = await applier.apply(body.room, body.secrets, caller, dry_run=body.dry_run)
+    try:
+        applied = await applier.apply(body.room, body.secrets, caller, dry_run=body.dry_run)
+    except Refused as error:
+        raise Problem(422, str(error), (FieldError(pointer="/room/timezone", detail=str(error)),)) from None
     return _answer(applied, dry_run=body.dry_run)
 
 
 def _check_secrets(body: ApplyRequest) -> None:
     wanted = {source.name: len(source.secrets) for source in body.room.sources}
     errors = [
-        FieldError(pointer=f"/secrets/{name}", detail="the document has no source of this name")
+        FieldError(pointer=pointer(("body", "secrets", name)), detail="the document has no source of this name")
         for name in body.secrets
         if name not in wanted
     ]
     errors += [
-        FieldError(pointer=f"/secrets/{name}", detail=f"the source refers to {count} secret(s), {given} given")
+        FieldError(
+            pointer=pointer(("body", "secrets", name)),
+            detail=f"the source refers to {count} secret(s), {given} given",
+        )
         for name, count in wanted.items()
         if (given := len(body.secrets.get(name, ()))) != count
     ]

@@ -12,6 +12,7 @@ from room_admin.access import DatabaseOf, Operator, Viewer
 from room_admin.apply import Urls
 from room_admin.problems import Problem
 from room_admin.routes.parameters import Page, room_of
+from room_common.crypto import UnknownKey
 from room_common.errors import Refused
 from room_common.postgres import access, configuration, listings
 from room_common.postgres.access import Caller
@@ -36,13 +37,13 @@ async def list_instances(database: DatabaseOf, _: Viewer) -> Page:
 
 
 @router.get("/instances/{slug}")
-async def show_instance(database: DatabaseOf, _: Viewer, slug: RoomSlug) -> dict[str, Any]:
-    """One instance with its mandate and whom it talks to."""
+async def show_instance(database: DatabaseOf, caller: Viewer, slug: RoomSlug) -> dict[str, Any]:
+    """One instance with its mandate and whom it talks to. The target, a person's address, is for operators."""
     async with database.transaction() as conn:
         found = await listings.room(conn, await room_of(conn, slug))
     if found is None:
         raise Problem(404, f"there is no room {slug!r}")
-    return found
+    return found if caller.role == "operator" else {key: value for key, value in found.items() if key != "target"}
 
 
 @router.get("/instances/{slug}/sources")
@@ -96,5 +97,7 @@ async def _reveal(
             url = urls.reveal(path, tokens[0])
         except Refused:
             raise Problem(409, "the stored URL can't be decrypted: it was changed outside of Room") from None
+        except UnknownKey:
+            raise Problem(409, "the key of the stored URL is missing: put it back into ROOM_ENCRYPTION__KEYS") from None
         await access.audit(conn, caller.name, f"reveal_{kind}", instance_id=owner["instance_id"], subject=str(row_id))
     return UrlAnswer(url=url)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import Query
-from pydantic import AwareDatetime, BaseModel
+from pydantic import AfterValidator, AwareDatetime, BaseModel
 
 from room_admin.domain.cursor import decode_cursor, encode_cursor
 from room_admin.problems import FieldError, Problem
@@ -16,10 +17,26 @@ from room_common.postgres.access import Caller
 from room_common.postgres.database import Connection
 from room_common.postgres.listings import LISTINGS, ListName
 
+EventStatus = Literal["pending", "processing", "completed", "failed"]
+ReplyStatus = Literal["unread", "taken", "read", "failed", "ignored"]
+CycleStatus = Literal["running", "succeeded", "failed", "abandoned"]
+MessageStatus = Literal["queued", "published", "sending", "sent", "failed", "unknown"]
+
+
+def _in_utc(value: datetime) -> datetime:
+    try:
+        return value.astimezone(UTC)  # PostgreSQL refuses offsets that Python takes
+    except OverflowError:
+        raise ValueError("is out of range") from None
+
+
 Slug = Annotated[str, Query(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$", description="Slug of a room.")]
 Limit = Annotated[int, Query(ge=1, le=500, description="Rows of a page.")]
 Cursor = Annotated[str | None, Query(max_length=400, description="`next` of the page before.")]
-Since = Annotated[AwareDatetime | None, Query(description="Only rows from this time on (RFC 3339 with an offset).")]
+Since = Annotated[
+    Annotated[AwareDatetime, AfterValidator(_in_utc)] | None,
+    Query(description="Only rows from this time on (RFC 3339 with an offset)."),
+]
 
 
 class Page(BaseModel):
@@ -56,6 +73,8 @@ async def read_page(
             raise Problem(400, str(error), (FieldError(pointer="?cursor", detail=str(error)),)) from None
     if isinstance(filters.get("room"), str):
         filters = {**filters, "room": await room_of(conn, str(filters["room"]))}
+    if isinstance(filters.get("source"), str):
+        filters = {**filters, "source": await listings.source_ids(conn, str(filters["source"]), filters.get("room"))}
     rows, following = await listings.page(conn, name, filters, after=after, limit=limit)
     hidden = frozenset() if caller.role == "operator" else listing.private
     return Page(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -11,8 +10,22 @@ from fastapi import APIRouter, Query
 
 from room_admin.access import DatabaseOf, Operator, Viewer
 from room_admin.problems import Problem
-from room_admin.routes.parameters import Cursor, Limit, Page, Since, Slug, read_one, read_page, room_of
+from room_admin.routes.parameters import (
+    Cursor,
+    CycleStatus,
+    EventStatus,
+    Limit,
+    MessageStatus,
+    Page,
+    ReplyStatus,
+    Since,
+    Slug,
+    read_one,
+    read_page,
+    room_of,
+)
 from room_common.domain.decoding import Undecodable, decode_payload
+from room_common.domain.deliveries import Outcome
 from room_common.postgres import listings
 
 router = APIRouter(tags=["work"])
@@ -27,7 +40,7 @@ async def list_deliveries(
     caller: Viewer,
     room: Slug | None = None,
     source: SourceName = None,
-    outcome: Word = None,
+    outcome: Outcome | None = None,
     since: Since = None,
     cursor: Cursor = None,
     limit: Limit = 50,
@@ -53,7 +66,7 @@ async def list_backlog(
     database: DatabaseOf,
     caller: Viewer,
     room: Slug | None = None,
-    status: Word = None,
+    status: EventStatus | None = None,
     since: Since = None,
     cursor: Cursor = None,
     limit: Limit = 50,
@@ -91,7 +104,7 @@ async def list_inbox(
     database: DatabaseOf,
     caller: Viewer,
     room: Slug | None = None,
-    status: Word = None,
+    status: ReplyStatus | None = None,
     since: Since = None,
     cursor: Cursor = None,
     limit: Limit = 50,
@@ -107,7 +120,7 @@ async def list_cycles(
     database: DatabaseOf,
     caller: Viewer,
     room: Slug | None = None,
-    status: Word = None,
+    status: CycleStatus | None = None,
     since: Since = None,
     cursor: Cursor = None,
     limit: Limit = 50,
@@ -138,7 +151,7 @@ async def list_messages(
     database: DatabaseOf,
     caller: Viewer,
     room: Slug | None = None,
-    status: Word = None,
+    status: MessageStatus | None = None,
     since: Since = None,
     cursor: Cursor = None,
     limit: Limit = 50,
@@ -170,7 +183,7 @@ async def show_stats(database: DatabaseOf, _: Viewer, room: Slug | None = None, 
     """Counts since a time, the last 24 hours by default."""
     async with database.transaction() as conn:
         instance = None if room is None else await room_of(conn, room)
-        return await listings.stats(conn, instance, since or datetime.now(UTC) - timedelta(days=1))
+        return await listings.stats(conn, instance, since)
 
 
 @router.get("/services")

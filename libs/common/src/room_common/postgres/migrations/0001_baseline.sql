@@ -197,6 +197,7 @@ create index event_backlog_pending on event_backlog (instance_id, next_attempt_a
 create index event_backlog_due on event_backlog (next_attempt_at, instance_id) where status = 'pending';
 create index event_backlog_processing on event_backlog (cycle_id) where status = 'processing';
 create index event_backlog_list on event_backlog (instance_id, matched_at desc, id desc);
+create index event_backlog_all on event_backlog (matched_at desc, id desc);
 
 create table room_inbox (
     id          uuid primary key,
@@ -217,6 +218,7 @@ create table room_inbox (
 create index room_inbox_unread on room_inbox (instance_id, received_at) where status = 'unread';
 create index room_inbox_taken on room_inbox (cycle_id) where status = 'taken';
 create index room_inbox_list on room_inbox (instance_id, received_at desc, id desc);
+create index room_inbox_all on room_inbox (received_at desc, id desc);
 
 create table room_cycles (
     id              uuid primary key,
@@ -239,6 +241,7 @@ create table room_cycles (
     check ((status = 'running') = (finished_at is null))
 );
 create index room_cycles_list on room_cycles (instance_id, started_at desc, id desc);
+create index room_cycles_all on room_cycles (started_at desc, id desc);
 create unique index room_cycles_running on room_cycles (instance_id) where status = 'running';
 
 -- The transcript: append-only. content is the message in the shape of the chat completions API.
@@ -263,6 +266,8 @@ create table outbound_messages (
     status              text not null default 'queued'
         check (status in ('queued', 'published', 'sending', 'sent', 'failed', 'unknown')),
     attempts            integer not null default 0,
+    -- parts of a text too long for one message that the provider has accepted; a further try goes on behind them
+    parts_sent          integer not null default 0,
     next_attempt_at     timestamptz not null default now(),
     lease_owner         text,
     lease_until         timestamptz,
@@ -280,6 +285,7 @@ create index outbound_messages_open on outbound_messages (instance_id, channel, 
     where status in ('queued', 'published', 'sending');
 create index outbound_messages_due on outbound_messages (next_attempt_at) where status in ('published', 'sending');
 create index outbound_messages_list on outbound_messages (instance_id, created_at desc, id desc);
+create index outbound_messages_all on outbound_messages (created_at desc, id desc);
 
 create table room_activity_log (
     id          uuid primary key,
@@ -298,6 +304,7 @@ create table room_activity_log (
 create unique index room_activity_log_aged on room_activity_log (instance_id, log_type, log_date)
     where log_type in ('weekly', 'monthly');
 create index room_activity_log_list on room_activity_log (instance_id, occurred_at desc, id desc);
+create index room_activity_log_all on room_activity_log (occurred_at desc, id desc);
 
 create table token_usage (
     instance_id uuid not null references instances (id),
@@ -330,7 +337,9 @@ create index audit_log_list on audit_log (occurred_at desc, id desc);
 create table scheduler_clock (
     id         smallint primary key check (id = 1),
     seq        bigint not null,
-    emitted_at timestamptz not null
+    emitted_at timestamptz not null,
+    -- rooms that the last finished tick woke: the next one is paced by it, whichever process wins it
+    rooms      integer not null default 0
 );
 insert into scheduler_clock values (1, 0, now());
 
