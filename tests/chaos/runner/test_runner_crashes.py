@@ -1,0 +1,172 @@
+"""Workers killed, frozen or cut off from PostgreSQL: no event is lost, no effect doubled, nothing written late."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from room_testing.matching import eventually
+from room_testing.parts import Parts
+from room_testing.plugin import StartService
+from room_testing.running import Running, ScriptedSupervisor, SeededRoom, diligent
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(180)]
+
+TABLES = ("instance_room", "event_backlog", "event_definitions", "room_inbox", "room_cycles", "cycle_messages",
+          "outbound_messages", "room_activity_log", "token_usage")  # fmt: skip
+
+
+def attentive(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """As :func:`diligent`, but reads what an earlier cycle did."""
+    first = str(messages[1]["content"])
+    if "# Done before" in first and "send_message_to_human" in first.partition("# Done before")[2]:
+        told = {"id": "x", "type": "function", "function": {"name": "send_message_to_human", "arguments": "{}"}}
+        return diligent([*messages, {"role": "assistant", "tool_calls": [told]}])
+    return diligent(messages)
+
+
+async def contents(world: Running) -> list[object]:
+    return [await world.query(f"select * from {table} order by 1, 2") for table in TABLES]
+
+
+async def settled(world: Running, room: SeededRoom) -> None:
+    """Return once every event is completed, every message published, and nobody holds the room. Ticks meanwhile."""
+
+    async def done() -> bool:
+        await world.query("update instance_room set wake_at = now() where wake_at is null and lease_owner is null")
+        events, messages, state = await world.events(room), await world.messages(room), await world.state(room)
+        return (
+            all(event["status"] == "completed" for event in events)
+            and all(message["status"] == "published" for message in messages)
+            and state["lease_owner"] is None
+        )
+
+    async def at_rest() -> bool:
+        state = await world.state(room)
+        return state["wake_at"] is None and state["lease_owner"] is None
+
+    await eventually(done, "the end of all work", 60.0)
+    await eventually(at_rest, "rest")
+
+
+@pytest.mark.parametrize(
+    ("point", "cycles"),
+    [
+        ("runner.after_claim", ["succeeded"]),
+        ("runner.after_llm", ["abandoned", "succeeded"]),
+        ("runner.after_tool", ["abandoned", "succeeded"]),
+        ("runner.after_tool:2", ["abandoned"]),
+        ("runner.before_finish_commit", ["abandoned"]),
+        ("runner.after_finish_commit", ["succeeded"]),
+        ("relay.after_publish", None),
+    ],
+)
+async def test_killed_at(running: Running, start_service: StartService, point: str, cycles: list[str] | None) -> None:
+    room = await running.room()
+    await running.event(room)
+    async with ScriptedSupervisor(attentive) as llm:
+        environment = running.environment(llm.url)
+        victim = start_service("room_runner", environment, crash=point)
+        await running.tick(room)
+        assert await asyncio.to_thread(victim.wait_exit) == -9
+        start_service("room_runner", environment)
+        await settled(running, room)
+        (message,) = await running.messages(room)
+        assert message["text"] == "Here is what happened."
+        found = await running.cycles(room)
+        if cycles is not None:
+            assert [cycle["status"] for cycle in found] == cycles
+        epochs = [cycle["epoch"] for cycle in found]
+        assert epochs == sorted(set(epochs))
+        for earlier, later in pairwise(found):
+            assert earlier["finished_at"] <= later["started_at"]
+        records = [record.id for record in await running.published() if record.instance_id == room.instance_id]
+        assert set(records) == {message["id"]}
+
+
+async def test_a_worker_frozen_past_its_lease_writes_nothing_afterwards(
+    running: Running, start_service: StartService
+) -> None:
+    room = await running.room()
+    await running.event(room, b'{"name": "held"}')
+    async with ScriptedSupervisor() as llm:
+        environment = running.environment(llm.url)
+        frozen = start_service("room_runner", environment)
+        answer = llm.hold("held")
+        await running.tick(room)
+        await llm.hangs("held")
+        frozen.pause()
+        answer.set()  # the answer lies in the frozen worker's socket: it is the first thing it sees when it wakes up
+        start_service("room_runner", environment)
+        await settled(running, room)
+        found = await running.cycles(room)
+        assert [cycle["status"] for cycle in found] == ["abandoned", "succeeded"]
+        before, asked = await contents(running), len(llm.requests)
+        frozen.resume()
+
+        async def noticed() -> bool:
+            return "another worker has the room" in frozen.output() or "nothing to give back" in frozen.output()
+
+        await eventually(noticed, "the frozen worker's notice")
+        await asyncio.sleep(1.0)  # whatever it still wanted to write, it has tried
+        assert await contents(running) == before
+        assert len(llm.requests) == asked
+        assert frozen.exit_code is None
+
+
+async def test_a_restart_of_postgresql_in_the_middle_of_a_cycle_costs_nothing(
+    running: Running, start_service: StartService, room_parts: Parts
+) -> None:
+    try:
+        server = room_parts.postgres()
+    except LookupError as error:
+        pytest.skip(str(error))
+    room = await running.room()
+    await running.event(room, b'{"name": "held"}')
+    async with ScriptedSupervisor() as llm:
+        start_service("room_runner", running.environment(llm.url))
+        answer = llm.hold("held")
+        await running.tick(room)
+        await llm.hangs("held")
+        await asyncio.to_thread(server.restart)
+        answer.set()
+        await settled(running, room)
+        assert [event["attempts"] for event in await running.events(room)] == [0]
+        assert len(await running.messages(room)) == 1
+        assert [cycle["status"] for cycle in await running.cycles(room)] == ["succeeded"]
+
+
+async def test_postgresql_frozen_past_the_lease_spends_no_attempt(
+    running: Running, start_service: StartService, room_parts: Parts
+) -> None:
+    try:
+        server = room_parts.postgres()
+    except LookupError as error:
+        pytest.skip(str(error))
+    room = await running.room()
+    await running.event(room, b'{"name": "held"}')
+    async with ScriptedSupervisor() as llm:
+        service = start_service("room_runner", running.environment(llm.url))
+        answer = llm.hold("held")
+        await running.tick(room)
+        await llm.hangs("held")
+        server.pause()
+        try:
+
+            async def fenced() -> bool:
+                return "lease lost" in service.output()
+
+            await eventually(fenced, "the self-fence")
+            await asyncio.sleep(3.0)  # until the lease has run out in the row, too
+        finally:
+            server.resume()
+        answer.set()
+        await settled(running, room)
+        assert [event["attempts"] for event in await running.events(room)] == [0]
+        *given_back, last = await running.cycles(room)
+        assert {(cycle["status"], cycle["error_kind"]) for cycle in given_back} == {("abandoned", "lease_fenced")}
+        assert (last["status"], (await running.state(room))["fails"]) == ("succeeded", 0)
