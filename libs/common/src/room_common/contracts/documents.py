@@ -21,7 +21,7 @@ _RAW_HEADERS: Final = {
     envelope.ID: "UUIDv7 of the delivery.",
     envelope.TOKEN_SHA256: "SHA-256 of the URL's token, hex.",
     envelope.RECEIVED_AT: "Microseconds since the epoch at which the request was received.",
-    envelope.HTTP: "JSON object of the request headers that are kept; secret ones as sha256:<hex>, Authorization with its scheme.",
+    envelope.HTTP: "JSON object of the kept request headers; secrets as sha256:<hex>, Authorization with its scheme.",
     envelope.OUTCOME: "ok, or too_large with an empty body.",
     envelope.CONTENT_TYPE: "Content-Type of the request, when it had one.",
     envelope.QUERY: "Query string of the request, when it had one.",

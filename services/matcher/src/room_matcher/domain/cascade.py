@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Final
 
+from room_common.contracts.source_config import Verify
 from room_common.domain.decoding import Decoded, Item, decode_payload
 from room_common.domain.deliveries import Outcome, Source
 from room_matcher.domain.signatures import Signed, Verification, verify
@@ -107,14 +108,23 @@ def splits(source_type: str, switch: bool | None) -> bool:
     return source_type.strip().lower() in BATCHING_TYPES if switch is None else switch
 
 
-def judge(request: Request, source_type: str, secrets: tuple[str, ...], *, split: bool, uri: str) -> Accepted | Stop:
+def judge(
+    request: Request,
+    source_type: str,
+    secrets: tuple[str, ...],
+    *,
+    split: bool,
+    uri: str,
+    check: Verify | None = None,
+) -> Accepted | Stop:
     """Size, signature, decoding. ``uri`` is the public address the sender posted to, its query included.
 
-    A source without secrets accepts anything, as unverified; one with secrets never does.
+    ``check`` is how a generic source is verified. A source without secrets accepts anything, as unverified; one with
+    secrets never does.
     """
     if request.too_large:
         return Stop("too_large", "body")
-    verification = _verification(request, source_type, secrets, uri)
+    verification = _verification(request, source_type, secrets, uri, check)
     if verification is not None and not verification.verified:
         return Stop("bad_signature", str(verification.problem))
     decoded = decode_payload(request.body, request.content_type, request.headers, split=split)
@@ -123,11 +133,13 @@ def judge(request: Request, source_type: str, secrets: tuple[str, ...], *, split
     return Accepted(decoded.items, verification is not None)
 
 
-def _verification(request: Request, source_type: str, secrets: tuple[str, ...], uri: str) -> Verification | None:
+def _verification(
+    request: Request, source_type: str, secrets: tuple[str, ...], uri: str, check: Verify | None
+) -> Verification | None:
     if not secrets:
         return None
     signed = Signed("POST", uri, request.headers, request.body, request.received_at_s)
-    return verify(source_type, [secret.encode() for secret in secrets], signed)
+    return verify(source_type, [secret.encode() for secret in secrets], signed, check=check)
 
 
 def surely_one_item(body: bytes, headers: Mapping[str, str]) -> bool:

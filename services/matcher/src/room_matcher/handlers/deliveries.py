@@ -147,6 +147,7 @@ class Deliveries:
             opened.config.secrets,
             split=splits(source.source_type, opened.config.split),
             uri=opened.uri,
+            check=opened.config.verify,
         )
         return opened, verdict
 
