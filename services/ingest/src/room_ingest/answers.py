@@ -44,6 +44,9 @@ UNAVAILABLE: Final = _error("unavailable", 503, b"retry-after: 2")
 BUSY: Final = _error("busy", 503, b"retry-after: 1")
 RATE_LIMITED: Final = _error("rate_limited", 503, b"retry-after: 1")
 
+HANDSHAKE: Final = Answer("handshake", 200, b"")
+"""Stands for every echo in metrics."""
+
 FIXED: Final = (
     OK,
     UNKNOWN_TOKEN,
@@ -67,7 +70,7 @@ CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 def echo(text: bytes) -> Answer:
     """A handshake's answer: nothing but the text, and no browser takes it for anything else."""
     return Answer(
-        "handshake",
+        HANDSHAKE.name,
         200,
         text,
         content_type=b"text/plain; charset=utf-8",

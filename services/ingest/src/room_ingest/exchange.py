@@ -17,7 +17,19 @@ class Answering(Protocol):
 class Exchange:
     """One request and the place of its answer among those of its connection."""
 
-    __slots__ = ("body", "connection", "fields", "keep", "method", "reply", "started", "target", "too_large", "version")
+    __slots__ = (
+        "body",
+        "connection",
+        "fields",
+        "keep",
+        "method",
+        "reply",
+        "route",
+        "started",
+        "target",
+        "too_large",
+        "version",
+    )
 
     def __init__(self, connection: Answering) -> None:
         self.connection = connection
@@ -30,6 +42,8 @@ class Exchange:
         self.too_large = False
         self.started = 0.0
         self.reply: Answer | None = None
+        self.route = "other"
+        """The bounded name under which it is counted; whoever handles it sets it."""
 
     def answer(self, answer: Answer) -> None:
         """Give the answer. It is written once all earlier requests of the connection have theirs."""

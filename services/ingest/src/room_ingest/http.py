@@ -12,7 +12,6 @@ The owner (:class:`Host`) supplies limits, the handler, the clock of answers, an
 from __future__ import annotations
 
 import asyncio
-import enum
 import math
 from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol, cast
@@ -39,17 +38,9 @@ _DROPPED: Final = frozenset({b"connection", b"upgrade", b"http2-settings"})
 log = structlog.get_logger(__name__)
 
 
-class Phase(enum.IntEnum):
-    """What the connection waits for."""
-
-    IDLE = 0
-    HEAD = 1
-    BODY = 2
-    LAST = 3
-    """Nothing is parsed any more; the last answer is not written yet."""
-    LINGER = 4
-    """The last answer is written; what still arrives is read away."""
-    CLOSED = 5
+IDLE, HEAD, BODY, LAST, LINGER, CLOSED = range(6)
+"""What a connection waits for, in order. LAST: nothing is parsed any more, and the last answer is not written yet.
+LINGER: it is, and what still arrives is read away. Plain numbers: an enum's members cost on every request."""
 
 
 class _Refused(Exception):
@@ -81,8 +72,8 @@ class Connection(asyncio.Protocol):
         "_current",
         "_discarded",
         "_eof",
-        "_head_bytes",
         "_host",
+        "_lines",
         "_loop",
         "_parser",
         "_paused",
@@ -102,9 +93,10 @@ class Connection(asyncio.Protocol):
         self._queue: deque[Exchange] = deque()
         self._current = Exchange(self)
         self._chunks: list[bytes] = []
-        self._size = self._head_bytes = self._raw = self._begun = self._discarded = 0
+        self._lines: list[tuple[bytes, bytes]] = []
+        self._size = self._raw = self._begun = self._discarded = 0
         self._continue = self._replay = self._eof = self._paused = False
-        self.phase = Phase.HEAD
+        self.phase = HEAD
         self.deadline = math.inf
         self.write_deadline = math.inf
 
@@ -118,7 +110,7 @@ class Connection(asyncio.Protocol):
             self._refuse(answers.BUSY)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.phase = Phase.CLOSED
+        self.phase = CLOSED
         self._queue.clear()
         self._chunks.clear()
         self._host.closed(self)
@@ -126,7 +118,7 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """The client sent all it will send. It may still read."""
         self._eof = True
-        return bool(self._queue) and self.phase < Phase.LINGER
+        return bool(self._queue) and self.phase < LINGER
 
     def pause_writing(self) -> None:
         self.write_deadline = self._loop.time() + WRITE_SECONDS
@@ -137,31 +129,35 @@ class Connection(asyncio.Protocol):
         self._resume_reading()
 
     def data_received(self, data: bytes) -> None:
-        if self.phase >= Phase.LAST:
+        if self.phase >= LAST:
             self._discard(len(data))
             return
         before = self.phase
         self._begun = 0
         self._feed(data)
-        if self.phase >= Phase.LAST:
+        phase = self.phase
+        if phase >= LAST:
             return
-        single = self._begun == 0 or (self._begun == 1 and (before == Phase.IDLE or self._raw == 0))
-        self._raw = (0 if self._begun else self._raw) + (len(data) if single else 0)
-        if self.phase == Phase.HEAD and self._raw > self._host.settings.max_header_bytes:
-            self._refuse(answers.HEADERS_TOO_LARGE)
-        elif self.phase == Phase.BODY and self._raw > MAX_DISCARD:
-            self._refuse(answers.BAD_REQUEST)
-        elif self.deadline == 0.0:
-            settings = self._host.settings
-            self.deadline = self._loop.time() + (
-                settings.idle_seconds
-                if self.phase == Phase.IDLE
-                else settings.headers_seconds
-                if self.phase == Phase.HEAD
-                else settings.body_seconds
-            )
-        if len(self._queue) > self._host.settings.max_pipelined:
+        settings = self._host.settings
+        if phase != IDLE and self._oversized(before, len(data)):
+            self._refuse(answers.HEADERS_TOO_LARGE if phase == HEAD else answers.BAD_REQUEST)
+            return
+        if self.deadline == 0.0:
+            limits = (settings.idle_seconds, settings.headers_seconds, settings.body_seconds)
+            self.deadline = self._loop.time() + limits[phase]
+        if len(self._queue) > settings.max_pipelined:
             self._hold_reading()
+
+    def _oversized(self, before: int, size: int) -> bool:
+        """Whether the message now in part here is too long on the wire. Of a message whose beginning shared a read with
+        the end of another one, that read does not count."""
+        if not self._begun:
+            self._raw += size
+        elif self._begun == 1 and (before == IDLE or not self._raw):
+            self._raw = size
+        else:
+            self._raw = 1
+        return self._raw > (self._host.settings.max_header_bytes if self.phase == HEAD else MAX_DISCARD)
 
     # -- parsing ------------------------------------------------------------------------------------------------------
 
@@ -169,7 +165,7 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            if self.phase < Phase.LAST:
+            if self.phase < LAST:
                 self._feed(self._without_upgrade() + data[upgrade.args[0] :])
         except httptools.HttpParserCallbackError as error:
             if not isinstance(error.__context__, _Refused):
@@ -197,10 +193,12 @@ class Connection(asyncio.Protocol):
         self._current = Exchange(self)
         if self._chunks:
             self._chunks = []
-        self._size = self._head_bytes = 0
+        self._size = 0
+        if self._lines:
+            self._lines = []
         self._begun += 1
-        if self.phase != Phase.HEAD:  # a connection's first request counts from its opening
-            self.phase = Phase.HEAD
+        if self.phase != HEAD:  # a connection's first request counts from its opening
+            self.phase = HEAD
             self.deadline = 0.0
 
     def on_url(self, url: bytes) -> None:
@@ -210,22 +208,23 @@ class Connection(asyncio.Protocol):
             self._stop(answers.TARGET_TOO_LONG)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._head_bytes += len(name) + len(value) + 4
-        if self._head_bytes > self._host.settings.max_header_bytes:
-            self._stop(answers.HEADERS_TOO_LARGE)
-        if self.phase == Phase.HEAD:  # trailers come later; they are counted and forgotten
-            self._current.fields.append((name.lower(), value.rstrip(b" \t")))
+        self._lines.append((name, value))
 
     def on_headers_complete(self) -> None:
         exchange = self._current
         parser = self._parser
+        lines, self._lines = self._lines, []  # what comes now are trailers
         exchange.method = parser.get_method()
         exchange.version = version = parser.get_http_version()
-        self._replay = parser.should_upgrade() and exchange.method != b"CONNECT"
-        hosts = length = 0
+        size = hosts = length = 0
         chunked = expects = False
-        for name, value in exchange.fields:
+        fields = exchange.fields
+        for raw, value in lines:
+            name = raw.lower()
+            fields.append((name, value))
+            size += len(name) + len(value)
             if name in _CHECKED:
+                value = value.rstrip(b" \t")
                 if name == b"host":
                     hosts += 1
                 elif name == b"content-length":
@@ -236,12 +235,15 @@ class Connection(asyncio.Protocol):
                     chunked = True
                     if value.lower() != b"chunked":
                         self._stop(answers.BAD_REQUEST)
+        if size + 4 * len(fields) > self._host.settings.max_header_bytes:
+            self._stop(answers.HEADERS_TOO_LARGE)
         current = version == "1.1"
-        if (not current and (version != "1.0" or chunked)) or hosts > 1 or (current and not hosts):
+        if (hosts != 1 and (current or hosts)) or (not current and (version != "1.0" or chunked)):
             self._stop(answers.BAD_REQUEST)
         if exchange.method == b"CONNECT":
             self._stop(answers.METHOD_NOT_ALLOWED)
-        self.phase = Phase.BODY
+        self._replay = parser.should_upgrade()
+        self.phase = BODY
         self.deadline = 0.0
         if length > self._host.max_body:
             self._too_large()
@@ -258,6 +260,8 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         if self._replay:
             return
+        if self._lines:
+            self._trailers()
         exchange = self._current
         chunks = self._chunks
         if chunks:
@@ -265,11 +269,18 @@ class Connection(asyncio.Protocol):
             self._chunks = []
         exchange.keep = self._parser.should_keep_alive()
         self._continue = False
-        self.phase = Phase.IDLE if exchange.keep else Phase.LAST
+        self.phase = IDLE if exchange.keep else LAST
         self.deadline = 0.0 if exchange.keep else math.inf
         self._dispatch(exchange)
         if not exchange.keep:
             raise _Refused
+
+    def _trailers(self) -> None:
+        """Fields after the body are bounded like those before it, and forgotten."""
+        size = sum(len(name) + len(value) + 4 for name, value in self._lines)
+        self._lines = []
+        if size > self._host.settings.max_header_bytes:
+            self._stop(answers.HEADERS_TOO_LARGE)
 
     def _too_large(self) -> None:
         """The answer is known: none of the body is kept, and nothing after it can be told from it."""
@@ -292,7 +303,7 @@ class Connection(asyncio.Protocol):
 
     def _refuse(self, answer: Answer) -> None:
         """Give ``answer`` after those still owed, then end the connection."""
-        if self.phase >= Phase.LAST:
+        if self.phase >= LAST:
             return
         exchange = self._current
         if exchange.started:  # it was a whole request with an answer of its own; what came after it is at fault
@@ -315,7 +326,7 @@ class Connection(asyncio.Protocol):
 
     def _last(self) -> None:
         self._continue = False
-        self.phase = Phase.LAST
+        self.phase = LAST
         self.deadline = math.inf
         self._discarded = 1  # bytes may have been left unparsed: close lingering
 
@@ -325,7 +336,7 @@ class Connection(asyncio.Protocol):
         """Write every answer whose turn it is."""
         queue = self._queue
         host = self._host
-        while queue and self.phase < Phase.LINGER:
+        while queue and self.phase < LINGER:
             exchange = queue[0]
             answer = exchange.reply
             if answer is None:
@@ -336,9 +347,9 @@ class Connection(asyncio.Protocol):
             else:
                 self._write_special(exchange, answer)
             host.handler.answered(exchange, answer)
-        if queue or self.phase >= Phase.LINGER:
+        if queue or self.phase >= LINGER:
             return
-        if self._continue and self.phase == Phase.BODY:
+        if self._continue and self.phase == BODY:
             self._continue = False
             self._transport.write(answers.CONTINUE)
         if self._eof:
@@ -359,7 +370,7 @@ class Connection(asyncio.Protocol):
 
     def _linger(self) -> None:
         self._queue.clear()
-        self.phase = Phase.LINGER
+        self.phase = LINGER
         self.deadline = self._loop.time() + DISCARD_SECONDS
         if self._eof or self._transport.is_closing():
             self._close()
@@ -374,7 +385,7 @@ class Connection(asyncio.Protocol):
 
     def _close(self) -> None:
         self._queue.clear()
-        self.phase = Phase.CLOSED
+        self.phase = CLOSED
         self.deadline = self._loop.time() + WRITE_SECONDS
         self._transport.close()
 
@@ -394,22 +405,22 @@ class Connection(asyncio.Protocol):
     @property
     def busy(self) -> bool:
         """Whether a request is here in part or unanswered, or its answer may not have arrived."""
-        return bool(self._queue) or self.phase == Phase.BODY or (self.phase == Phase.HEAD and self._raw > 0)
+        return bool(self._queue) or self.phase == BODY or (self.phase == HEAD and self._raw > 0)
 
     def expire(self, now: float) -> None:
         """Act on deadlines that have passed. ``now``: the loop's clock."""
-        if now >= self.write_deadline or (self.phase == Phase.CLOSED and now >= self.deadline):
+        if now >= self.write_deadline or (self.phase == CLOSED and now >= self.deadline):
             self._transport.abort()
-        elif now < self.deadline or self.deadline == 0.0 or (self.phase == Phase.IDLE and self._queue):
+        elif now < self.deadline or self.deadline == 0.0 or (self.phase == IDLE and self._queue):
             return
-        elif self.phase == Phase.BODY or (self.phase == Phase.HEAD and self._raw):
+        elif self.phase == BODY or (self.phase == HEAD and self._raw):
             self._refuse(answers.REQUEST_TIMEOUT)
-        elif self.phase != Phase.CLOSED:
+        elif self.phase != CLOSED:
             self._close()
 
     def retire(self) -> None:
         """The server stops: close unless a request is in hand. Its bytes may be on the way, so linger."""
-        if not self.busy and self.phase < Phase.LAST:
+        if not self.busy and self.phase < LAST:
             self._linger()
 
     def abort(self) -> None:

@@ -32,13 +32,16 @@ access = structlog.get_logger("room_ingest.access")
 class Sender:
     """What is remembered of one right-tagged token: its record key, and how much of it is in hand."""
 
-    __slots__ = ("bucket", "channel", "digest", "in_flight", "key", "sink", "spread")
+    __slots__ = ("bucket", "channel", "digest", "handshakes", "in_flight", "key", "route", "sink", "spread")
 
-    def __init__(self, digest: bytes, key: bytes, channel: str, sink: RecordSink) -> None:
+    def __init__(self, route: Route, sink: RecordSink) -> None:
+        digest = token_digest(route.token)
         self.digest = digest.hex().encode("ascii")
-        self.key = key
-        self.spread = murmur2(key) & 0x7FFF_FFFF
-        self.channel = channel.encode("ascii")
+        self.key = self.digest if route.name == "channels" else record_key(digest)
+        self.spread = murmur2(self.key) & 0x7FFF_FFFF
+        self.route = route.name
+        self.handshakes = route.name == "webhooks"
+        self.channel = route.channel.encode("ascii")
         self.sink = sink
         self.in_flight = 0
         self.bucket: TokenBucket | None = None
@@ -67,11 +70,22 @@ class Intake:
 
     def handle(self, exchange: Exchange) -> None:
         """Answer the request now, or once Kafka has its record."""
+        sender = self._senders.get(exchange.target)
+        if sender is not None and exchange.method == b"POST":
+            exchange.route = sender.route
+            self._post(exchange, sender, b"")
+            return
         route = parse_target(exchange.target)
         if route is None:
             exchange.answer(answers.NOT_FOUND)
-        elif exchange.method == b"POST":
-            self._post(exchange, route)
+            return
+        exchange.route = route.name
+        if exchange.method == b"POST":
+            sender = self._recognise(route)
+            if sender is not None:
+                self._post(exchange, sender, route.query)
+            else:
+                exchange.answer(answers.TOO_LARGE if exchange.too_large else answers.UNKNOWN_TOKEN)
         elif exchange.method == b"GET" and route.name == "webhooks":
             exchange.answer(self._get(route))
         else:
@@ -79,17 +93,17 @@ class Intake:
 
     def answered(self, exchange: Exchange, answer: Answer) -> None:
         """Count the answer."""
-        route = parse_route_name(exchange.target)
         seconds = self._now() - exchange.started
-        self._metrics.routes[route].answered(answer.name, answer.status, seconds, len(exchange.body))
+        size = len(exchange.body)
+        self._metrics.routes[exchange.route].answered(answer, seconds, size)
         if self._settings.access_log:
             access.info(
                 "request",
-                route=route,
+                route=exchange.route,
                 method=exchange.method.decode("latin-1"),
                 status=answer.status,
                 answer=answer.name,
-                bytes=len(exchange.body),
+                bytes=size,
                 milliseconds=round(seconds * 1000, 1),
             )
 
@@ -102,32 +116,28 @@ class Intake:
             return answers.METHOD_NOT_ALLOWED
         return answers.echo(challenge) if is_ours(self._keys, route.token) else answers.FORBIDDEN
 
-    def _post(self, exchange: Exchange, route: Route) -> None:
-        sender = self._senders.get(route.token)
-        if sender is None or (sender.sink is self._replies) != (route.name == "channels"):
-            sender = self._recognise(route)
-            if sender is None:
-                exchange.answer(answers.TOO_LARGE if exchange.too_large else answers.UNKNOWN_TOKEN)
-                return
-        if route.name == "webhooks" and not exchange.too_large:
-            challenge = _challenge(exchange.body, route.query)
+    def _post(self, exchange: Exchange, sender: Sender, query: bytes) -> None:
+        size = len(exchange.body)
+        if sender.handshakes and not exchange.too_large and (size <= handshakes.MAX_BODY):
+            body = exchange.body
+            challenge = handshakes.slack_challenge(body) if body else handshakes.graph_validation(query, body)
             if challenge is not None:
                 exchange.answer(answers.echo(challenge))
                 return
-        refusal = self._admit(sender, len(exchange.body))
-        if refusal is not None:
+        refusal = self._admit(sender, size)
+        if refusal is None:
+            self._publish(exchange, sender, query)
+        else:
             exchange.answer(refusal)
-            return
-        self._publish(exchange, route, sender)
 
-    def _publish(self, exchange: Exchange, route: Route, sender: Sender) -> None:
+    def _publish(self, exchange: Exchange, sender: Sender, query: bytes) -> None:
         body = exchange.body
         headers = record_headers(
             keep(exchange.fields),
             token_hex=sender.digest,
             received_at_us=time.time_ns() // 1000,
             randomness=os.urandom(32),
-            query=route.query,
+            query=query,
             too_large=exchange.too_large,
             channel=sender.channel,
         )
@@ -164,29 +174,17 @@ class Intake:
         return None
 
     def _recognise(self, route: Route) -> Sender | None:
-        """The sender behind a token with a right tag. Guessed tokens are not remembered, so a flood costs no memory."""
-        if not is_ours(self._keys, route.token):
-            return None
-        digest = token_digest(route.token)
+        """The sender behind a token with a right tag, remembered under its plain target.
+
+        Guessed tokens are not remembered, so that a flood of them costs no memory.
+        """
+        target = b"/webhooks/" + route.token
         if route.name == "channels":
-            key, sink = digest.hex().encode("ascii"), self._replies
-        else:
-            key, sink = record_key(digest), self._webhooks
-        if len(self._senders) >= _MAX_SENDERS:
-            self._senders.clear()
-        sender = Sender(digest, key, route.channel, sink)
-        self._senders[route.token] = sender
+            target = b"/channels/%b/%b" % (route.channel.encode("ascii"), route.token)
+        sender = self._senders.get(target)
+        if sender is None and is_ours(self._keys, route.token):
+            if len(self._senders) >= _MAX_SENDERS:
+                self._senders.clear()
+            sink = self._replies if route.name == "channels" else self._webhooks
+            sender = self._senders[target] = Sender(route, sink)
         return sender
-
-
-def parse_route_name(target: bytes) -> str:
-    """The bounded name under which a request is counted."""
-    if target.startswith(b"/webhooks/"):
-        return "webhooks"
-    return "channels" if target.startswith(b"/channels/") else "other"
-
-
-def _challenge(body: bytes, query: bytes) -> bytes | None:
-    if not body:
-        return handshakes.graph_validation(query, body) if query else None
-    return handshakes.slack_challenge(body) if len(body) <= handshakes.MAX_BODY else None

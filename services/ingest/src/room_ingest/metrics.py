@@ -12,6 +12,7 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from room_common.telemetry.metrics import Metric, define
+from room_ingest.answers import HANDSHAKE, OK, TOO_LARGE, UNAVAILABLE, UNKNOWN_TOKEN, Answer
 
 SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.5)
 BYTES: Final = (256.0, 1024.0, 4096.0, 16384.0, 65536.0)
@@ -76,13 +77,14 @@ class RouteMetrics:
     __slots__ = ("answers", "body", "seconds")
 
     def __init__(self) -> None:
-        self.answers: dict[tuple[str, int], int] = {}
+        self.answers: dict[Answer, int] = {}
         self.seconds = Distribution(SECONDS)
         self.body = Distribution(BYTES)
 
-    def answered(self, answer: str, status: int, seconds: float, size: int) -> None:
-        key = (answer, status)
-        self.answers[key] = self.answers.get(key, 0) + 1
+    def answered(self, answer: Answer, seconds: float, size: int) -> None:
+        """Count one. ``answer`` is one of the fixed ones, or a handshake's echo."""
+        counted = HANDSHAKE if answer.name == HANDSHAKE.name else answer
+        self.answers[counted] = self.answers.get(counted, 0) + 1
         self.seconds.observe(seconds)
         self.body.observe(size)
 
@@ -97,13 +99,7 @@ class IngestMetrics(Collector):
         self.produced: dict[str, int] = {"ok": 0, "retried": 0, "failed": 0}
         self.expired = 0
         for route in ("webhooks", "channels"):
-            for answer, status in (
-                ("ok", 200),
-                ("unknown_token", 200),
-                ("payload_too_large", 200),
-                ("unavailable", 503),
-            ):
-                self.routes[route].answers[answer, status] = 0
+            self.routes[route].answers |= dict.fromkeys((OK, UNKNOWN_TOKEN, TOO_LARGE, UNAVAILABLE), 0)
         registry.register(self)
 
     def collect(self) -> Iterable[Family]:
@@ -124,9 +120,9 @@ class IngestMetrics(Collector):
         answers = CounterMetricFamily(_stem(ANSWERS), ANSWERS.help, labels=ANSWERS.labels)
         for name, route in self.routes.items():
             codes: dict[int, int] = {}
-            for (answer, status), count in route.answers.items():
-                answers.add_metric([name, answer], count)
-                codes[status] = codes.get(status, 0) + count
+            for answer, count in route.answers.items():
+                answers.add_metric([name, answer.name], count)
+                codes[answer.status] = codes.get(answer.status, 0) + count
             for status, count in codes.items():
                 requests.add_metric([name, str(status)], count)
         yield requests

@@ -111,7 +111,7 @@ class Port:
     connect: Callable[[], Awaitable[Client]]
 
     def count(self, answer: str, route: str = "webhooks") -> int:
-        return sum(n for (name, _), n in self.metrics.routes[route].answers.items() if name == answer)
+        return sum(count for given, count in self.metrics.routes[route].answers.items() if given.name == answer)
 
 
 OpenPort = Callable[..., Awaitable[Port]]

@@ -19,11 +19,12 @@ from room_common.contracts.envelope import (
 from room_common.domain.credentials import hashed_credential
 
 Fields = Sequence[tuple[bytes, bytes]]
-"""Header lines as they came: names in lower case, values without surrounding space."""
+"""Header lines as they came, but names in lower case; values may end with spaces."""
 
 _KEPT: Final = {name.encode("ascii"): name for name in KEPT_HEADERS}
 _MAX_NAME: Final = 64
 """Bytes of the name of a header that is kept for what its name says; longer ones are not looked at."""
+_SPACE: Final = b" \t"
 _TRACEPARENT: Final = re.compile(rb"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
