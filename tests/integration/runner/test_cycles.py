@@ -16,9 +16,11 @@ from prometheus_client import CollectorRegistry
 
 from room_common import faults
 from room_common.errors import DependencyUnavailable, LeaseLost
-from room_common.llm.port import ChatRequest, Completion, EventRejected, Message, ToolCall
+from room_common.llm import wire
+from room_common.llm.port import ChatRequest, Completion, EventRejected, Llm, Message, ToolCall
 from room_common.postgres import leases
 from room_common.postgres.database import Connection, Database
+from room_local.rehearsal.answers import answer as rehearsal_answer
 from room_runner.cycle import Cycle, Desk
 from room_runner.metrics import CycleMetrics
 from room_runner.provider import Provider
@@ -76,11 +78,11 @@ class Stage:
     world: Running
     written: list[UUID] = field(default_factory=list)
 
-    def desk(self, llm: FakeLlm, settings: CycleSettings) -> Desk:
+    def desk(self, llm: Llm, settings: CycleSettings) -> Desk:
         provider = Provider(llm, probe_seconds=0.1)
         return Desk(self.database, provider, settings, CycleMetrics.build(CollectorRegistry()), self.written.append)
 
-    async def cycle(self, room: SeededRoom, llm: FakeLlm, **settings: Any) -> Cycle:
+    async def cycle(self, room: SeededRoom, llm: Llm, **settings: Any) -> Cycle:
         await self.world.wake(room)
         async with self.database.transaction() as conn:
             lease = await leases.claim(conn, "worker", 30.0)
@@ -276,6 +278,26 @@ async def test_provider_trouble_costs_nothing(stage: Stage) -> None:
     assert (state["fails"], state["lease_owner"]) == (0, None)
     assert state["wake_at"] is not None
     assert [message["text"] for message in await stage.world.messages(room)] == ["first"]
+    _, llm = await stage.run(room, call(mark(event)), text("NO_MESSAGE"))
+    done = str(llm.requests[0].messages[1]["content"]).partition("# Done before")[2]
+    assert "send_message_to_human" in done and "first" in done
+
+
+async def test_what_was_done_about_a_reply_is_told_to_the_next_cycle(stage: Stage) -> None:
+    room = await stage.world.room()
+    await stage.world.reply(room)
+    await stage.run(room, call(tell("first")), EventRejected("refused"))
+    await stage.world.query("update instance_room set next_try_at = null")
+    _, llm = await stage.run(room, text("NO_MESSAGE"))
+    assert "first" in str(llm.requests[0].messages[1]["content"]).partition("# Done before")[2]
+
+
+async def test_a_provider_that_reports_no_usage_is_estimated(stage: Stage) -> None:
+    room = await stage.world.room()
+    event = await stage.world.event(room)
+    await stage.run(room, Completion("", call(mark(event)).tool_calls), Completion("NO_MESSAGE"))
+    (row,) = await stage.world.query("select tokens from token_usage")
+    assert row["tokens"] > 1000
 
 
 async def test_trouble_that_passes_is_waited_for(stage: Stage) -> None:
@@ -432,6 +454,24 @@ async def test_a_commit_without_an_answer_is_looked_up_and_not_repeated(
     (usage,) = await stage.world.query("select tokens from token_usage")
     assert usage["tokens"] == 220
     assert len(await stage.transcript(room)) == 6
+
+
+class RehearsalLlm:
+    """The rehearsal model without its server."""
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        body = {"model": "rehearsal-standard", "messages": list(request.messages), "tools": list(request.tools)}
+        return wire.completion(rehearsal_answer(body, created=0).body, "rehearsal-standard")
+
+
+async def test_the_rehearsal_model_gets_through_a_cycle(stage: Stage) -> None:
+    room = await stage.world.room()
+    await stage.world.event(room, b'{"name": "Ada", "status": "won"}')
+    await stage.world.reply(room, "Anything new?")
+    assert await (await stage.cycle(room, RehearsalLlm())).run() == "succeeded"
+    (message,) = await stage.world.messages(room)
+    assert "name: Ada" in message["text"] and "Anything new?" in message["text"]
+    assert [event["status"] for event in await stage.world.events(room)] == ["completed"]
 
 
 async def test_crash_points_are_passed_in_order(stage: Stage) -> None:

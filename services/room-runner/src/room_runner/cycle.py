@@ -10,7 +10,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeVar
 from uuid import UUID
 
@@ -26,7 +26,7 @@ from room_common.postgres.database import Database
 from room_common.postgres.leases import Lease, Leased, lease_transaction
 from room_runner.domain import prompt
 from room_runner.domain.answers import MAX_CALLS, spoken, storable
-from room_runner.domain.tokens import Estimator, prompt_tokens
+from room_runner.domain.tokens import Estimator, prompt_tokens, text_tokens
 from room_runner.domain.tools import TOOLS, descriptions
 from room_runner.metrics import CycleMetrics
 from room_runner.opening import Opening, open_cycle, spent
@@ -202,6 +202,9 @@ class Cycle:
         completion = storable(await self._ask(request))
         crash_point("runner.after_llm")
         self._estimator = self._estimator.learned(raw, completion.input_tokens)
+        if not completion.input_tokens:  # a provider that reports nothing must not make the budget void
+            estimated = self._estimator.estimate(raw)
+            completion = replace(completion, input_tokens=estimated, output_tokens=text_tokens(completion.text))
         await self._record(completion.message(), completion)
         return completion
 

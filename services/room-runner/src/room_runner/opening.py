@@ -66,7 +66,7 @@ async def open_cycle(leased: Leased, cycle_id: UUID, nonce: str, settings: Cycle
     if count and sizes[0] > settings.prompt_tokens:
         texts[0] = prompt.event_text(_view(candidates[0]), nonce, zone, settings.prompt_tokens)
     taken = candidates[:count]
-    actions = await _earlier_actions(leased, taken)
+    actions = await _earlier_actions(leased, taken, replies)
     messages = _messages(brief, zone, texts[:count], replies, actions, nonce)
     return await _begin(leased, cycle_id, brief, taken, replies, messages)
 
@@ -130,12 +130,14 @@ async def _begin(
     )
 
 
-async def _earlier_actions(leased: Leased, taken: Sequence[PendingEvent]) -> list[ActionView]:
-    again = [event for event in taken if event.attempts or event.deferrals]
-    if not again:
+async def _earlier_actions(leased: Leased, taken: Sequence[PendingEvent], replies: Sequence[Reply]) -> list[ActionView]:
+    """What was done already in cycles that had something of this before, whatever ended them."""
+    again = [event for event in taken if event.cycle_id is not None]
+    before = {event.cycle_id for event in again if event.cycle_id is not None}
+    before |= {reply.cycle_id for reply in replies if reply.cycle_id is not None}
+    if not before:
         return []
-    since = min(event.matched_at for event in again)
-    found = await cycles.earlier_actions(leased, [event.id for event in again], since, _ACTIONS)
+    found = await cycles.earlier_actions(leased, list(before), [event.id for event in again], _ACTIONS)
     return [ActionView(action.name, action.arguments, action.result) for action in found]
 
 

@@ -142,19 +142,23 @@ async def status(conn: AsyncConnection[Any], cycle_id: UUID) -> str | None:
     return None if row is None else row["status"]
 
 
-async def earlier_actions(leased: Leased, event_ids: Sequence[UUID], since: datetime, limit: int) -> list[Action]:
-    """What tools did in the cycles that were given one of these events before, the last ``limit`` of them in order.
+async def earlier_actions(
+    leased: Leased, cycle_ids: Sequence[UUID], event_ids: Sequence[UUID], limit: int
+) -> list[Action]:
+    """What tools did in these ended cycles and in all that were given one of these events, the last ``limit`` in order.
 
-    Which cycles those are is read from their first user message, which names each event it gave.
+    Which cycles an event was given to is read from their first user message, which names it.
     """
     cursor = await leased.conn.execute(
         """
         with earlier as materialized (
             select c.id, c.started_at
             from room_cycles c join cycle_messages m on m.cycle_id = c.id and m.seq = 1
-            where c.instance_id = %(instance)s and c.started_at >= %(since)s and c.status <> 'running'
-              and exists (select from unnest(%(ids)s::text[]) e (id)
-                          where strpos(m.content ->> 'content', 'Event ' || e.id) > 0)
+            where c.instance_id = %(instance)s and c.status <> 'running'
+              and (c.id = any(%(cycles)s)
+                   or exists (select from event_backlog e
+                              where e.id = any(%(events)s) and c.started_at >= e.matched_at
+                                and strpos(m.content ->> 'content', 'Event ' || e.id) > 0))
         )
         select e.id as cycle_id, call -> 'function' ->> 'name' as name, call -> 'function' ->> 'arguments' as arguments,
                t.content ->> 'content' as result
@@ -168,7 +172,7 @@ async def earlier_actions(leased: Leased, event_ids: Sequence[UUID], since: date
         order by e.started_at desc, t.seq desc
         limit %(limit)s
         """,
-        {"instance": leased.instance_id, "since": since, "ids": [str(id) for id in event_ids], "limit": limit},
+        {"instance": leased.instance_id, "cycles": list(cycle_ids), "events": list(event_ids), "limit": limit},
     )
     return [Action(**row) for row in reversed(await cursor.fetchall())]
 

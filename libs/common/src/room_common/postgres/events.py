@@ -22,7 +22,10 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class PendingEvent:
-    """An event with everything a prompt says of it. The interpretation prompt is the definition's as it is now."""
+    """An event with everything a prompt says of it. The interpretation prompt is the definition's as it is now.
+
+    ``cycle_id`` is the last cycle that had it before, if one did.
+    """
 
     id: UUID
     attempts: int
@@ -37,7 +40,7 @@ class PendingEvent:
     verified: bool
     trace_id: str | None
     received_at: datetime
-    matched_at: datetime
+    cycle_id: UUID | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ async def load(leased: Leased, ids: Sequence[UUID]) -> list[PendingEvent]:
         """
         select b.id, b.attempts, b.deferrals, s.name as source_name, s.source_type, d.name as definition_name,
                d.interpretation_prompt, b.raw_body, b.content_type, b.headers, b.verified, b.trace_id, b.received_at,
-               b.matched_at
+               b.cycle_id
         from event_backlog b
         join event_definitions d on d.id = b.event_definition_id
         join event_sources s on s.id = b.source_id

@@ -12,7 +12,7 @@ from room_common.postgres.leases import Leased
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One message of a person."""
+    """One message of a person. ``cycle_id`` is the last cycle that had it before, if one did."""
 
     id: UUID
     channel: str
@@ -20,13 +20,14 @@ class Reply:
     text: str = field(repr=False)
     trace_id: str | None
     received_at: datetime
+    cycle_id: UUID | None
 
 
 async def unread(leased: Leased, limit: int) -> list[Reply]:
     """The oldest unread replies of the room."""
     cursor = await leased.conn.execute(
         """
-        select id, channel, sender, text, trace_id, received_at from room_inbox
+        select id, channel, sender, text, trace_id, received_at, cycle_id from room_inbox
         where instance_id = %s and status = 'unread' order by received_at, id limit %s
         """,
         (leased.instance_id, limit),

@@ -104,7 +104,7 @@ def user_message(
         parts.extend(events)
     if actions:
         parts.append(
-            "# Done before\nEarlier cycles that had one of these events were cut off after these tool calls. "
+            "# Done before\nEarlier cycles that had some of this before have made these tool calls. "
             "Do not do again what is done."
         )
         parts.extend(_action(action, nonce) for action in actions)
