@@ -221,6 +221,33 @@ async def test_a_model_call_that_hangs_delays_no_other_source_of_its_partition(
     assert len(await matching.backlog(quick.instance_id)) == 20
 
 
+async def test_a_model_call_that_outlasts_its_timeout_holds_nobody_either(
+    matching: Matching, start_service: StartService
+) -> None:
+    slow = await matching.source(await matching.instance(), criteria=["slow"])
+    quick = await matching.source(await matching.instance(), criteria=["quick"])
+    async with says_yes_to("slow", "quick") as llm:
+        go_on = llm.hold("slow-payload")
+        environment = matching.environment(
+            llm.url, ROOM_LLM__FAST_TIMEOUT_SECONDS="0.5", ROOM_MATCHER__PROBE_SECONDS="300"
+        )
+        await asyncio.to_thread(start_service, "room_matcher", environment)
+        hanging = await matching.send(slow, b'{"what": "slow-payload"}', partition=0)
+
+        async def given_up_twice() -> bool:
+            return llm.calls_about("slow-payload") >= 3
+
+        await eventually(given_up_twice, "the third try of the slow call")
+        for number in range(5):
+            body = orjson.dumps({"what": "quick", "number": number})
+            (row,) = await matching.decided(await matching.send(quick, body, partition=0))
+            assert row["outcome"] == "matched"
+        assert await matching.outcomes(hanging) == []
+        go_on.set()
+        (row,) = await matching.decided(hanging)
+        assert row["outcome"] == "matched"
+
+
 async def test_a_provider_that_is_away_holds_and_loses_nothing(matching: Matching, start_service: StartService) -> None:
     source = await matching.source(await matching.instance(), criteria=["push"])
     async with says_yes_to("push") as llm:

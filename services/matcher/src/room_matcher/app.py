@@ -19,6 +19,7 @@ from room_common.service.parts import Context, Part
 from room_common.service.state import StateReporter
 from room_matcher.adapters.admission import Admission
 from room_matcher.adapters.ledger_writer import LedgerWriter
+from room_matcher.adapters.patient_llm import PatientLlm
 from room_matcher.adapters.source_cache import SourceCache
 from room_matcher.adapters.source_secrets import SourceSecrets
 from room_matcher.handlers.classifier import Classifier
@@ -55,7 +56,7 @@ def compose(context: Context[MatcherSettings]) -> Sequence[Part]:
         writer=writer,
         admission=Admission(pending, own.backlog_cap),
         classifier=Classifier(
-            llm,
+            PatientLlm(llm),
             memory,
             metrics,
             default_model=settings.llm.fast_model,
