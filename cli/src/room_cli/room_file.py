@@ -21,6 +21,7 @@ from room_common.contracts.room_document import (
     SecretReference,
     SourceDocument,
 )
+from room_common.contracts.source_config import AuthKeyCheck, HmacCheck, Verify, secret_problem
 from room_common.errors import ConfigurationError
 
 _MAX_BYTES: Final = 1 << 20
@@ -80,7 +81,10 @@ def _secrets(
         values = []
         for number, reference in enumerate(source.secrets):
             try:
-                values.append(_resolve(reference, path, environ))
+                value = _resolve(reference, path, environ)
+                if problem := secret_problem(source.type, value):
+                    raise ValueError(problem)
+                values.append(value)
             except ValueError as error:
                 line = _line(tree, ("sources", position, "secrets", number))
                 problems.append(f"{path}:{line}: secret of source {source.name!r}: {error}")
@@ -159,6 +163,9 @@ def _model_at(location: Sequence[str | int]) -> type[BaseModel]:
         ("channel",): ChannelDocument,
         ("sources",): SourceDocument,
         ("sources", "secrets"): SecretReference,
+        ("sources", "verify"): Verify,
+        ("sources", "verify", "hmac"): HmacCheck,
+        ("sources", "verify", "auth_key"): AuthKeyCheck,
         ("sources", "definitions"): DefinitionDocument,
     }
     return models.get(tuple(names), RoomDocument)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -20,16 +20,39 @@ from room_cli.connection import Api, connect
 from room_cli.failures import FAILED, UNREACHABLE, WRONG_INPUT, fail
 from room_cli.options import AsJson, Directory, RoomName
 from room_cli.output import console, print_json
-from room_common.domain.signing import sign_github, sign_hubspot, sign_stripe
+from room_common.contracts.source_config import AuthKeyCheck, Verify
+from room_common.domain.signing import (
+    GITLAB_TOKEN,
+    sign_generic,
+    sign_github,
+    sign_hubspot,
+    sign_shopify,
+    sign_slack,
+    sign_standard,
+    sign_stripe,
+)
 
 
 class Kind(StrEnum):
     """The providers whose webhooks can be imitated."""
 
     github = "github"
+    gitlab = "gitlab"
     stripe = "stripe"
     hubspot = "hubspot"
+    slack = "slack"
+    shopify = "shopify"
+    standard = "standard"
     generic = "generic"
+
+
+_EVENT_HEADERS = {
+    Kind.github: ("x-github-delivery", "x-github-event", "push"),
+    Kind.gitlab: ("idempotency-key", "x-gitlab-event", "Push Hook"),
+    Kind.shopify: ("x-shopify-webhook-id", "x-shopify-topic", "orders/create"),
+    Kind.standard: ("webhook-id", None, None),
+}
+"""Header of the delivery's id, header of the event's name and the name when none is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +75,10 @@ def send(
     kind: Annotated[Kind | None, typer.Option("--type", help="The provider; needed with a URL.")] = None,
     room: RoomName = None,
     secret_env: Annotated[str | None, typer.Option(help="Sign with the secret in this environment variable.")] = None,
-    event: Annotated[str | None, typer.Option(help="GitHub's event name, for example workflow_run.")] = None,
+    event: Annotated[
+        str | None,
+        typer.Option(help="The event's name in the header of GitHub, GitLab or Shopify, for example workflow_run."),
+    ] = None,
     header: Annotated[list[str] | None, typer.Option("--header", "-H", help="A further header, `Name: value`.")] = None,
     form: Annotated[
         bool, typer.Option("--form", help="Send as a form with the JSON in `payload`, as GitHub can.")
@@ -64,13 +90,14 @@ def send(
     as_json: AsJson = False,
 ) -> None:
     """Post a sample webhook to a source. Its ids are made new, unless --exact."""
-    url, found = _target(source, kind, room, directory)
+    url, found, verify = _target(source, kind, room, directory)
     body = file.read_bytes()
     post = build(
         found,
         url,
         body if exact else with_new_ids(found, body),
         secret=_secret(secret_env),
+        verify=verify,
         event=event,
         extra=_headers(header or []),
         form=form,
@@ -92,27 +119,32 @@ def build(
     body: bytes,
     *,
     secret: bytes | None,
+    verify: Verify | None = None,
     event: str | None,
     extra: Mapping[str, str],
     form: bool,
     now: float,
     delivery: str,
 ) -> Post:
-    """A request in the provider's shape. ``now`` is Unix time in seconds; headers in ``extra`` win."""
+    """A request in the provider's shape. ``verify`` is how a generic source verifies, ``now`` Unix time in seconds;
+    headers in ``extra`` win."""
     content_type = "application/json"
     if form:
         body, content_type = urlencode({"payload": body}).encode(), "application/x-www-form-urlencoded"
     headers = {"content-type": content_type, "user-agent": f"room-send ({kind})"}
-    if kind is Kind.github:
-        headers |= {"x-github-delivery": delivery, "x-github-event": event or "push"}
+    if kind in _EVENT_HEADERS:
+        id_header, event_header, usual = _EVENT_HEADERS[kind]
+        headers[id_header] = delivery
+        if event_header is not None:
+            headers[event_header] = event or str(usual)
     if secret is not None:
-        headers |= _signature(kind, secret, url, body, now)
+        headers |= _signature(kind, secret, url, body, now, delivery, verify)
     return Post(url, body, headers | {name.lower(): value for name, value in extra.items()})
 
 
 def with_new_ids(kind: Kind, body: bytes) -> bytes:
     """The payload with ids of its own, where the provider's ids are in the payload; unchanged if it is not JSON."""
-    if kind not in (Kind.stripe, Kind.hubspot):
+    if kind not in (Kind.stripe, Kind.hubspot, Kind.slack):
         return body
     try:
         data = orjson.loads(body)
@@ -121,6 +153,8 @@ def with_new_ids(kind: Kind, body: bytes) -> bytes:
     fresh = uuid4()
     if kind is Kind.stripe and isinstance(data, dict):
         data["id"] = f"evt_{fresh.hex[:24]}"
+    if kind is Kind.slack and isinstance(data, dict) and "event_id" in data:
+        data["event_id"] = f"Ev{fresh.hex[:10].upper()}"
     for number, item in enumerate(data if isinstance(data, list) else ()):
         if isinstance(item, dict) and "eventId" in item:
             item["eventId"] = (fresh.int >> 80) + number
@@ -136,8 +170,8 @@ def deliver(post: Post) -> httpx.Response:
         fail(f"ingest does not answer ({type(error).__name__})", UNREACHABLE)
 
 
-def source_url(api: Api, name: str, room: str | None) -> tuple[str, str]:
-    """URL and type of the source with that name. Ends the command unless there is exactly one."""
+def source_url(api: Api, name: str, room: str | None) -> tuple[str, str, Verify | None]:
+    """URL, type and verification of the source with that name. Ends the command unless there is exactly one."""
     found: list[dict[str, Any]] = []
     for item in api.get("/instances")["items"]:
         if room is None or item["slug"] == room:
@@ -146,26 +180,53 @@ def source_url(api: Api, name: str, room: str | None) -> tuple[str, str]:
         fail(f"there is no source {name!r}; `room sources` lists them", WRONG_INPUT)
     if len(found) > 1:
         fail(f"several rooms have a source {name!r}; say which with --room", WRONG_INPUT)
-    return api.post(f"/sources/{found[0]['id']}/reveal")["url"], found[0]["type"]
+    revealed = api.post(f"/sources/{found[0]['id']}/reveal")
+    verify = revealed.get("verify")
+    return revealed["url"], found[0]["type"], None if verify is None else Verify.model_validate(verify)
 
 
-def _target(source: str, kind: Kind | None, room: str | None, directory: Path) -> tuple[str, Kind]:
+def _target(source: str, kind: Kind | None, room: str | None, directory: Path) -> tuple[str, Kind, Verify | None]:
     if source.startswith(("http://", "https://")):
         if kind is None:
             fail("a URL does not say who posts to it; add --type", WRONG_INPUT)
-        return source, kind
-    url, stored = source_url(connect(directory), source, room)
-    return url, kind or Kind(stored)
+        return source, kind, None
+    url, stored, verify = source_url(connect(directory), source, room)
+    return url, kind or Kind(stored), verify
 
 
-def _signature(kind: Kind, secret: bytes, url: str, body: bytes, now: float) -> dict[str, str]:
-    if kind is Kind.github:
-        return sign_github(secret, body)
-    if kind is Kind.stripe:
-        return sign_stripe(secret, body, timestamp_s=int(now))
-    if kind is not Kind.hubspot:
-        fail(f"{kind} webhooks are not signed; leave out --secret-env", WRONG_INPUT)
-    return sign_hubspot(secret, body, method="POST", uri=url, timestamp_ms=int(now * 1000))
+def _signature(
+    kind: Kind, secret: bytes, url: str, body: bytes, now: float, delivery: str, verify: Verify | None
+) -> Mapping[str, str]:
+    if kind is Kind.generic:
+        return _generic_signature(verify, secret, body)
+    try:
+        signers: Mapping[Kind, Callable[[], Mapping[str, str]]] = {
+            Kind.github: lambda: sign_github(secret, body),
+            Kind.gitlab: lambda: {GITLAB_TOKEN: secret.decode()},
+            Kind.stripe: lambda: sign_stripe(secret, body, timestamp_s=int(now)),
+            Kind.hubspot: lambda: sign_hubspot(secret, body, method="POST", uri=url, timestamp_ms=int(now * 1000)),
+            Kind.slack: lambda: sign_slack(secret, body, timestamp_s=int(now)),
+            Kind.shopify: lambda: sign_shopify(secret, body),
+            Kind.standard: lambda: sign_standard(secret, body, message_id=delivery, timestamp_s=int(now)),
+        }
+        return signers[kind]()
+    except ValueError as error:
+        fail(str(error), WRONG_INPUT)
+
+
+def _generic_signature(verify: Verify | None, secret: bytes, body: bytes) -> Mapping[str, str]:
+    if verify is None:
+        fail(
+            "it is not known how this source verifies: name a source whose room file says `verify:`, or leave out "
+            "--secret-env and add the header with -H",
+            WRONG_INPUT,
+        )
+    if (mac := verify.hmac) is not None:
+        return sign_generic(
+            secret, body, header=mac.header, algorithm=mac.algorithm, encoding=mac.encoding, prefix=mac.prefix
+        )
+    key = verify.auth_key or AuthKeyCheck()
+    return {key.header: key.text_before + secret.decode()}
 
 
 def _secret(name: str | None) -> bytes | None:

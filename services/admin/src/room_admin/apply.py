@@ -21,7 +21,7 @@ from room_admin.domain.difference import (
 )
 from room_common.contracts import source_config
 from room_common.contracts.room_document import DefinitionDocument, RoomDocument, SourceDocument
-from room_common.contracts.source_config import SourceConfig, read_config
+from room_common.contracts.source_config import SourceConfig, Verify, read_config
 from room_common.crypto import Keyring, UnknownKey
 from room_common.domain.tokens import RANDOM_BYTES, TokenKeys, make_token, token_digest
 from room_common.errors import Refused
@@ -134,13 +134,7 @@ class Applier:
                 enabled=found["enabled"],
             )
         sources = {
-            found["name"]: CurrentSource(
-                id=found["id"],
-                type=found["source_type"],
-                enabled=found["enabled"],
-                secrets=self._secrets(found),
-                definitions=definitions.get(found["id"], {}),
-            )
+            found["name"]: self._current_source(found, definitions.get(found["id"], {}))
             for found in await configuration.read_sources(conn, row["id"])
         }
         channel = None
@@ -148,19 +142,43 @@ class Applier:
             channel = CurrentChannel(row["outbound_channel"], row["outbound_target"], row["delivery"])
         return CurrentRoom(row["id"], row["name"], row["mandate"], row["timezone"], row["enabled"], channel, sources)
 
-    def _secrets(self, row: Mapping[str, Any]) -> tuple[str, ...] | None:
-        if row["config"] is None:
-            return ()
+    def _current_source(self, row: Mapping[str, Any], definitions: Mapping[str, CurrentDefinition]) -> CurrentSource:
+        config = self._config(row)
+        known = config or SourceConfig()
+        return CurrentSource(
+            id=row["id"],
+            type=row["source_type"],
+            enabled=row["enabled"],
+            secrets=None if config is None else config.secrets,
+            definitions=definitions,
+            verify=known.verify,
+            split=known.split,
+            dedup_seconds=known.dedup_seconds,
+        )
+
+    def verify_of(self, row: Mapping[str, Any]) -> Verify | None:
+        """How the deliveries of a generic source are verified, as far as its config can be read."""
+        config = self._config(row)
+        return None if config is None else config.verify
+
+    def _config(self, row: Mapping[str, Any]) -> SourceConfig | None:
         try:
-            plain = self._keyring.decrypt(
-                bytes(row["config"]),
-                table=source_config.CONFIG_TABLE,
-                column=source_config.CONFIG_COLUMN,
-                row_id=str(row["id"]),
-            )
-            return read_config(plain).secrets
-        except (Refused, UnknownKey):  # the document holds them all, so that applying it heals this
+            return open_config(self._keyring, row)
+        except (Refused, UnknownKey):  # the document holds all of it, so that applying it heals this
             return None
+
+
+def open_config(keyring: Keyring, row: Mapping[str, Any]) -> SourceConfig:
+    """The config of a source's row. Raises ``Refused`` when it can't be decrypted or read, ``UnknownKey``."""
+    if row["config"] is None:
+        return SourceConfig()
+    plain = keyring.decrypt(
+        bytes(row["config"]),
+        table=source_config.CONFIG_TABLE,
+        column=source_config.CONFIG_COLUMN,
+        row_id=str(row["id"]),
+    )
+    return read_config(plain)
 
 
 class _Work:
@@ -227,7 +245,6 @@ class _Work:
             self.new_urls.append(NewUrl("channel", after.type, url))
 
     async def _source(self, instance_id: UUID, source: SourceDocument, before: CurrentSource | None) -> None:
-        secrets = tuple(self._secrets.get(source.name, ()))
         if before is None:
             source_id = new_id()
             await configuration.insert_source(
@@ -237,7 +254,7 @@ class _Work:
                 name=source.name,
                 kind=source.type,
                 enabled=source.enabled,
-                config=self._config(source_id, secrets),
+                config=self._config(source_id, source),
             )
             url = await self._urls.make(self._conn, "webhooks", source_id=source_id)
             self.new_urls.append(NewUrl("source", source.name, url))
@@ -249,7 +266,7 @@ class _Work:
                     source_id,
                     kind=source.type,
                     enabled=source.enabled,
-                    config=self._config(source_id, secrets),
+                    config=self._config(source_id, source),
                 )
         known = before.definitions if before is not None else {}
         for definition in source.definitions:
@@ -277,11 +294,17 @@ class _Work:
                 self._conn, before.id, new_version=prompts_differ(before, definition), **fields
             )
 
-    def _config(self, source_id: UUID, secrets: tuple[str, ...]) -> bytes | None:
-        if not secrets:
+    def _config(self, source_id: UUID, source: SourceDocument) -> bytes | None:
+        config = SourceConfig(
+            secrets=tuple(self._secrets.get(source.name, ())),
+            verify=source.verify,
+            split=source.split,
+            dedup_seconds=source.dedup_seconds,
+        )
+        if config == SourceConfig():
             return None
         return self._keyring.encrypt(
-            SourceConfig(secrets=secrets).encode(),
+            config.encode(),
             table=source_config.CONFIG_TABLE,
             column=source_config.CONFIG_COLUMN,
             row_id=str(source_id),

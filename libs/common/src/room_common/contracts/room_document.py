@@ -22,7 +22,13 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from room_common.contracts.source_config import MAX_SECRETS, SIGNING_TYPES, SourceType
+from room_common.contracts.source_config import (
+    DEDUP_SECONDS_LIMIT,
+    MAX_SECRETS,
+    SourceType,
+    Verify,
+    verification_problem,
+)
 
 ChannelType = Literal["local"]
 """Channels a room may talk on."""
@@ -84,16 +90,21 @@ class SourceDocument(Document):
     type: SourceType
     enabled: bool = True
     secrets: tuple[SecretReference, ...] = Field((), max_length=MAX_SECRETS)
+    verify: Verify | None = Field(None, description="How a generic source is verified; others have their own way.")
+    split: bool | None = Field(
+        None, description="Whether each element of a top-level array is an event; hubspot: yes, others: no."
+    )
+    dedup_seconds: int | None = Field(
+        None, ge=0, le=DEDUP_SECONDS_LIMIT, description="How long equal bodies without an id are duplicates; 600."
+    )
     definitions: tuple[DefinitionDocument, ...] = ()
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         _refuse_doubles("definition", self.definitions)
-        if self.secrets and self.type not in SIGNING_TYPES:
-            raise ValueError(
-                f"sources of type {self.type} are not signed and take no secrets; signed types: "
-                + ", ".join(sorted(SIGNING_TYPES))
-            )
+        problem = verification_problem(self.type, self.verify, len(self.secrets))
+        if problem is not None:
+            raise ValueError(problem)
         return self
 
 

@@ -21,9 +21,6 @@ from room_common.errors import Refused
 SourceType = Literal["github", "gitlab", "stripe", "hubspot", "slack", "shopify", "standard", "generic"]
 SOURCE_TYPES: Final[tuple[SourceType, ...]] = get_args(SourceType)
 
-SIGNING_TYPES: Final[frozenset[str]] = frozenset(SOURCE_TYPES) - {"generic"}
-"""Source types with a scheme of their own to verify deliveries by."""
-
 CONFIG_TABLE: Final = "event_sources"
 CONFIG_COLUMN: Final = "config"
 TOKEN_TABLE: Final = "source_tokens"  # noqa: S105 - a table's name

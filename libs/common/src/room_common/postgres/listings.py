@@ -263,9 +263,9 @@ async def channels(conn: Connection, instance: UUID) -> Sequence[Row]:
 
 
 async def owner_of_source(conn: Connection, source_id: UUID) -> Row | None:
-    """Name and instance of a living source, or None."""
+    """Name, instance and encrypted config of a living source, or None."""
     cursor = await conn.execute(
-        "select name, instance_id from event_sources where id = %s and deleted_at is null", (source_id,)
+        "select id, name, instance_id, config from event_sources where id = %s and deleted_at is null", (source_id,)
     )
     return await cursor.fetchone()
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from room_common.contracts.room_document import DefinitionDocument, RoomDocument, SourceDocument
+from room_common.contracts.source_config import Verify
 
 Kind = Literal["room", "channel", "source", "definition"]
 Action = Literal["create", "update", "delete", "unchanged"]
@@ -49,13 +50,16 @@ class CurrentDefinition:
 
 @dataclass(frozen=True, slots=True)
 class CurrentSource:
-    """A source as it is stored. ``secrets`` is None when they can't be decrypted."""
+    """A source as it is stored. ``secrets`` is None when its config can't be decrypted, the switches then too."""
 
     id: UUID
     type: str
     enabled: bool
     secrets: tuple[str, ...] | None = field(repr=False)
     definitions: Mapping[str, CurrentDefinition]
+    verify: Verify | None = None
+    split: bool | None = None
+    dedup_seconds: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,16 +133,27 @@ def _sources(
 
 def _source(source: SourceDocument, secrets: tuple[str, ...], before: CurrentSource | None) -> Change:
     compared = _compared("source", source.name, before, source, ("type", "enabled"))
+    notes = [*_switches(source, before)]
     had = before.secrets if before is not None else ()
-    if had == secrets:
+    if had != secrets:
+        note = None if before is None else ("unreadable" if had is None else _count(had))
+        notes.append(FieldChange("secrets", note, _count(secrets) + ("" if before is None else " (changed)")))
+    if not notes:
         return compared
-    note = FieldChange(
-        "secrets",
-        None if before is None else ("unreadable" if had is None else _count(had)),
-        _count(secrets) + ("" if before is None else " (changed)"),
-    )
     action: Action = "create" if before is None else "update"
-    return Change("source", source.name, action, (*compared.fields, note))
+    return Change("source", source.name, action, (*compared.fields, *notes))
+
+
+def _switches(source: SourceDocument, before: CurrentSource | None) -> Iterator[FieldChange]:
+    """What is rarely set, and shown only where it is or was."""
+    for name in ("verify", "split", "dedup_seconds"):
+        old, new = getattr(before, name, None), getattr(source, name)
+        if old != new:
+            yield FieldChange(name, _shown(old), _shown(new))
+
+
+def _shown(value: Verify | bool | int | None) -> dict[str, Any] | bool | int | None:
+    return value.model_dump(exclude_none=True) if isinstance(value, Verify) else value
 
 
 def _definitions(source: SourceDocument, current: Mapping[str, CurrentDefinition]) -> Iterator[Change]:

@@ -12,7 +12,7 @@ from room_admin.apply import Applied, Applier
 from room_admin.domain.difference import changed
 from room_admin.problems import FieldError, Problem, pointer
 from room_common.contracts.room_document import RoomDocument
-from room_common.contracts.source_config import MAX_SECRETS
+from room_common.contracts.source_config import MAX_SECRETS, unusable_secrets
 from room_common.errors import Refused
 
 router = APIRouter(tags=["apply"])
@@ -92,6 +92,11 @@ def _check_secrets(body: ApplyRequest) -> None:
         )
         for name, count in wanted.items()
         if (given := len(body.secrets.get(name, ()))) != count
+    ]
+    errors += [
+        FieldError(pointer=pointer(("body", "secrets", source.name, number)), detail=problem)
+        for source in body.room.sources
+        for number, problem in unusable_secrets(source.type, body.secrets.get(source.name, ()))
     ]
     if errors:
         raise Problem(422, "the secrets do not fit the document", tuple(errors))

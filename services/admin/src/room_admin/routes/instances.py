@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -9,9 +10,10 @@ from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel
 
 from room_admin.access import DatabaseOf, Operator, Viewer
-from room_admin.apply import Urls
+from room_admin.apply import Applier, Urls
 from room_admin.problems import Problem
 from room_admin.routes.parameters import Page, room_of
+from room_common.contracts.source_config import Verify
 from room_common.crypto import UnknownKey
 from room_common.errors import Refused
 from room_common.postgres import access, configuration, listings
@@ -27,6 +29,12 @@ class UrlAnswer(BaseModel):
     """A URL that takes posts."""
 
     url: str
+
+
+class SourceUrlAnswer(UrlAnswer):
+    """A source's URL, and how a generic source's deliveries are verified. Never a secret."""
+
+    verify: Verify | None = None
 
 
 @router.get("/instances")
@@ -68,20 +76,24 @@ async def list_channels(database: DatabaseOf, _: Viewer, slug: RoomSlug) -> Page
 
 
 @router.post("/sources/{source_id}/reveal")
-async def reveal_source(request: Request, database: DatabaseOf, caller: Operator, source_id: UUID) -> UrlAnswer:
-    """The URL that senders post to. Audited."""
-    return await _reveal(request, database, caller, "source", source_id)
+async def reveal_source(request: Request, database: DatabaseOf, caller: Operator, source_id: UUID) -> SourceUrlAnswer:
+    """The URL that senders post to, and where a generic source expects its signature. Audited."""
+    url, owner = await _reveal(request, database, caller, "source", source_id)
+    applier: Applier = request.app.state.applier
+    return SourceUrlAnswer(url=url, verify=applier.verify_of(owner))
 
 
 @router.post("/channels/{channel_id}/reveal")
 async def reveal_channel(request: Request, database: DatabaseOf, caller: Operator, channel_id: UUID) -> UrlAnswer:
     """The URL that takes a channel's replies. Audited."""
-    return await _reveal(request, database, caller, "channel", channel_id)
+    url, _ = await _reveal(request, database, caller, "channel", channel_id)
+    return UrlAnswer(url=url)
 
 
 async def _reveal(
     request: Request, database: Database, caller: Caller, kind: Literal["source", "channel"], row_id: UUID
-) -> UrlAnswer:
+) -> tuple[str, Mapping[str, Any]]:
+    """The URL, and what it belongs to."""
     urls: Urls = request.app.state.urls
     async with database.transaction() as conn:
         if kind == "source":
@@ -100,4 +112,4 @@ async def _reveal(
         except UnknownKey:
             raise Problem(409, "the key of the stored URL is missing: put it back into ROOM_ENCRYPTION__KEYS") from None
         await access.audit(conn, caller.name, f"reveal_{kind}", instance_id=owner["instance_id"], subject=str(row_id))
-    return UrlAnswer(url=url)
+    return url, owner

@@ -15,9 +15,23 @@ BODY_TTL_S = 10 * 60
 
 # Where a sender's own id is, by source type: in the item ...
 _ID_FIELDS = {"stripe": "id", "hubspot": "eventId", "slack": "event_id"}
-# ... or in a header. All are tried for every type: Gitea sends GitHub's, many send the standard one.
-_ID_HEADERS = ("x-github-delivery", "webhook-id", "x-shopify-webhook-id")
-_HEADER_OF_TYPE = {"github": "x-github-delivery", "shopify": "x-shopify-webhook-id", "standard": "webhook-id"}
+# ... or in a header. All are tried for every type: Gitea sends GitHub's, many send the standard one. GitLab's
+# X-Gitlab-Webhook-UUID is none of them: it names the hook and not the delivery.
+_ID_HEADERS = (
+    "x-github-delivery",
+    "webhook-id",
+    "svix-id",
+    "x-shopify-webhook-id",
+    "x-gitlab-event-uuid",
+    "x-amz-sns-message-id",
+    "idempotency-key",
+)
+_HEADERS_OF_TYPE = {
+    "github": ("x-github-delivery",),
+    "gitlab": ("idempotency-key", "webhook-id", "x-gitlab-event-uuid"),
+    "shopify": ("x-shopify-webhook-id",),
+    "standard": ("webhook-id", "svix-id"),
+}
 # What a sender changes when it sends the same event again.
 _CHANGED_BY_RETRY = {"stripe": "pending_webhooks", "hubspot": "attemptNumber"}
 
@@ -80,9 +94,8 @@ def _id_in_view(kind: str, view: Json) -> str | None:
 
 
 def _id_in_headers(kind: str, headers: Mapping[str, str]) -> str | None:
-    own = _HEADER_OF_TYPE.get(kind)
-    names = _ID_HEADERS if own is None else (own, *(name for name in _ID_HEADERS if name != own))
-    for name in names:
+    own = _HEADERS_OF_TYPE.get(kind, ())
+    for name in (*own, *(name for name in _ID_HEADERS if name not in own)):
         if value := headers.get(name, "").strip():
             return _key(name, value)
     return None
