@@ -1,0 +1,194 @@
+"""Who may do what: every route of the API is in the table."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import psycopg
+import pytest
+from fastapi.routing import APIRoute
+from psycopg.rows import dict_row
+
+from room_admin.server import Bootstrap
+from room_common.domain.tokens import token_digest
+from room_common.postgres import access
+from room_common.postgres.database import Database
+from room_common.postgres.settings import DatabaseSettings
+from room_testing.administering import Administering, ListedRoom, add_callers, apply_body, opened, room_document
+
+pytestmark = pytest.mark.integration
+
+Role = Literal["viewer", "operator"]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """``private`` are the fields of a row that viewers must not get."""
+
+    method: str
+    path: str
+    role: Role
+    private: frozenset[str] = frozenset()
+
+
+ROUTES = (
+    Route("POST", "/apply", "operator"),
+    Route("GET", "/instances", "viewer"),
+    Route("GET", "/instances/{slug}", "viewer", frozenset({"target"})),
+    Route("GET", "/instances/{slug}/sources", "viewer"),
+    Route("GET", "/instances/{slug}/definitions", "viewer"),
+    Route("GET", "/instances/{slug}/channels", "viewer"),
+    Route("POST", "/sources/{source_id}/reveal", "operator"),
+    Route("POST", "/channels/{channel_id}/reveal", "operator"),
+    Route("GET", "/deliveries", "viewer", frozenset({"verdicts"})),
+    Route("GET", "/deliveries/{delivery_id}", "viewer", frozenset({"verdicts"})),
+    Route("GET", "/backlog", "viewer", frozenset({"notes", "headers"})),
+    Route("GET", "/backlog/{event_id}", "viewer", frozenset({"notes", "headers"})),
+    Route("GET", "/backlog/{event_id}/payload", "operator"),
+    Route("GET", "/inbox", "viewer", frozenset({"sender", "text"})),
+    Route("GET", "/cycles", "viewer"),
+    Route("GET", "/cycles/{cycle_id}", "viewer"),
+    Route("GET", "/cycles/{cycle_id}/messages", "operator"),
+    Route("GET", "/messages", "viewer", frozenset({"target", "text"})),
+    Route("GET", "/activity", "viewer"),
+    Route("GET", "/stats", "viewer"),
+    Route("GET", "/services", "viewer"),
+)
+IDS = [f"{route.method} {route.path}" for route in ROUTES]
+
+
+@pytest.fixture(scope="module")
+def room(postgres_dsn: str) -> ListedRoom:
+    """One room with rows in every list."""
+
+    async def make() -> ListedRoom:
+        async with opened(postgres_dsn) as world:
+            return await world.listed("roles")
+
+    return asyncio.run(make())
+
+
+async def _ask(admin: Administering, route: Route, room: ListedRoom, role: str | None) -> Any:
+    path = route.path.format(
+        slug=room.slug,
+        source_id=room.source_id,
+        channel_id=room.channel_id,
+        delivery_id=room.delivery_id,
+        event_id=room.event_id,
+        cycle_id=room.cycle_id,
+    )
+    options = {"json": apply_body(room_document(room.slug))} if path == "/apply" else {}
+    return await admin.call(route.method, path, role, **options)
+
+
+def test_the_table_has_every_route(admin: Administering) -> None:
+    paths: dict[str, dict[str, Any]] = admin.app.openapi()["paths"]
+    served = {(method.upper(), path.removeprefix("/api/v1")) for path, methods in paths.items() for method in methods}
+    assert served == {(route.method, route.path) for route in ROUTES}
+    hidden = [route for route in admin.app.routes if isinstance(route, APIRoute) and not route.include_in_schema]
+    assert hidden == []
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=IDS)
+async def test_without_a_valid_token_nothing_is_told(admin: Administering, room: ListedRoom, route: Route) -> None:
+    for token in (None, "x" * 64, "x" * 513):
+        answer = await _ask(admin, route, room, token)
+        assert answer.status_code == 401
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.headers["www-authenticate"] == "Bearer"
+        assert "private" not in answer.text
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=IDS)
+async def test_roles(admin: Administering, room: ListedRoom, route: Route) -> None:
+    answer = await _ask(admin, route, room, "viewer")
+    if route.role == "operator":
+        assert answer.status_code == 403
+        assert answer.headers["content-type"] == "application/problem+json"
+    else:
+        assert answer.status_code == 200
+    assert "private" not in answer.text
+    full = await _ask(admin, route, room, "operator")
+    assert full.status_code == 200
+    if route.private:
+        [seen, *_], [all_, *_] = (_rows(one.json()) for one in (answer, full))
+        assert set(all_) - set(seen) == route.private
+
+
+def _rows(body: Any) -> list[dict[str, Any]]:
+    return list(body["items"]) if "items" in body else [body]
+
+
+@pytest.mark.parametrize(
+    "header", ["", "Bearer", "Bearer ", "Basic b3A6b3A=", "operator", "Bearer a b", "Bearer \xff\xfe", "Bearer \t"]
+)
+async def test_malformed_authorization_is_401(admin: Administering, header: str) -> None:
+    answer = await admin.call("GET", "/instances", None, headers={b"authorization": header.encode("latin-1")})
+    assert answer.status_code == 401
+
+
+async def test_a_revoked_token_is_401(own_admin: Administering) -> None:
+    await own_admin.query("update api_tokens set revoked_at = now() where role = 'viewer'")
+    assert (await own_admin.call("GET", "/instances", "viewer")).status_code == 401
+    assert (await own_admin.call("GET", "/instances", "operator")).status_code == 200
+
+
+@pytest.fixture
+async def empty(database_dsn: str) -> AsyncIterator[Database]:
+    """A database without a caller."""
+    database = Database(DatabaseSettings.model_validate({"dsn": database_dsn}))
+    await database.start()
+    yield database
+    await database.stop()
+
+
+async def _roles(dsn: str) -> list[tuple[str, str]]:
+    async with await psycopg.AsyncConnection.connect(dsn, row_factory=dict_row) as conn:
+        rows = await (await conn.execute("select name, role from api_tokens where revoked_at is null")).fetchall()
+    return [(row["name"], row["role"]) for row in rows]
+
+
+async def test_the_bootstrap_token_opens_an_empty_installation_once(
+    empty: Database, database_dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "room_admin")
+    await Bootstrap(empty, None).start()
+    assert await _roles(database_dsn) == []
+    for _ in range(2):
+        await Bootstrap(empty, token_digest("the-first-token")).start()
+    assert await _roles(database_dsn) == [("bootstrap", "operator")]
+    assert [record.levelname for record in caplog.records] == ["INFO"]
+    await Bootstrap(empty, token_digest("another-token")).start()
+    assert await _roles(database_dsn) == [("bootstrap", "operator")]
+    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
+    assert "token" not in "".join(
+        record.getMessage() for record in caplog.records if "the-first" in record.getMessage()
+    )
+
+
+async def test_a_viewer_does_not_keep_the_bootstrap_token_out(empty: Database, database_dsn: str) -> None:
+    async with empty.transaction() as conn:
+        await conn.execute(
+            "insert into api_tokens (sha256, name, role) values (%s, 'v', 'viewer')", (token_digest("viewer"),)
+        )
+    await Bootstrap(empty, token_digest("the-first-token")).start()
+    assert sorted(await _roles(database_dsn)) == [("bootstrap", "operator"), ("v", "viewer")]
+
+
+async def test_a_revoked_operator_does_not_come_back(empty: Database, database_dsn: str) -> None:
+    digest = token_digest("the-first-token")
+    await Bootstrap(empty, digest).start()
+    async with empty.transaction() as conn:
+        await conn.execute("update api_tokens set revoked_at = now()")
+    await Bootstrap(empty, digest).start()
+    assert await _roles(database_dsn) == []
+    async with empty.transaction() as conn:
+        assert await access.bootstrap(conn, token_digest("a-new-token"))
+
+
+async def test_callers_of_the_table_exist(own_admin: Administering) -> None:
+    await add_callers(own_admin)
+    assert len(await own_admin.query("select 1 as one from api_tokens")) == 2
