@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from room_common.contracts.source_config import AuthKeyCheck, Verify
 from room_common.domain.decoding import Decoded, decode_payload
 from room_common.domain.deliveries import Source
 from room_common.domain.signing import sign_github, sign_hubspot, sign_stripe
@@ -104,6 +105,13 @@ def test_a_source_without_secrets_is_unverified_and_one_with_secrets_never_open(
     assert isinstance(signed, Accepted)
     assert signed.verified
     assert judge(request(), "generic", ("s",), split=False, uri="") == Stop("bad_signature", "unknown_scheme")
+
+
+def test_a_check_without_a_secret_lets_nothing_in() -> None:
+    check = Verify(auth_key=AuthKeyCheck())
+    stop = judge(request(), "generic", (), split=False, uri="", check=check)
+    assert isinstance(stop, Stop)
+    assert stop.outcome == "bad_signature"
 
 
 def test_the_age_of_a_signature_is_taken_at_the_receipt() -> None:

@@ -54,6 +54,10 @@ class LedgerWriter(Loop):
         while going_on:
             batch, going_on = await self._collect()
             await self._flush(batch)
+        while not self._queue.empty():  # came after the end was asked for
+            late = self._queue.get_nowait()
+            if late is not None:
+                _fail([late], DependencyUnavailable("postgresql", "closed"))
 
     async def stop(self) -> None:
         """Write what waits, then end."""

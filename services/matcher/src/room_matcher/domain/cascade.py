@@ -119,8 +119,8 @@ def judge(
 ) -> Accepted | Stop:
     """Size, signature, decoding. ``uri`` is the public address the sender posted to, its query included.
 
-    ``check`` is how a generic source is verified. A source without secrets accepts anything, as unverified; one with
-    secrets never does.
+    ``check`` is how a generic source is verified. A source with neither that nor secrets accepts anything, as
+    unverified; no other source does.
     """
     if request.too_large:
         return Stop("too_large", "body")
@@ -136,7 +136,7 @@ def judge(
 def _verification(
     request: Request, source_type: str, secrets: tuple[str, ...], uri: str, check: Verify | None
 ) -> Verification | None:
-    if not secrets:
+    if not secrets and check is None:
         return None
     signed = Signed("POST", uri, request.headers, request.body, request.received_at_s)
     return verify(source_type, [secret.encode() for secret in secrets], signed, check=check)
