@@ -191,6 +191,15 @@ async def test_the_wish_for_another_protocol_is_ignored(port: Port, headers: byt
     assert [record.value for record in port.webhooks.records] == [b"abc", b"abc", b"def"]
 
 
+async def test_wishes_for_another_protocol_are_not_followed_without_end(port: Port) -> None:
+    client = await port.connect()
+    await client.send(post(b"", headers=(b"Connection: upgrade", b"Upgrade: h2c")) * 2000)
+    statuses: list[int] = []
+    while not statuses or statuses[-1] == 200:
+        statuses.append((await client.answer()).status)
+    assert statuses[-1] == 400
+
+
 HEAD = b"POST /webhooks/" + TOKEN + b" HTTP/1.1\r\n"
 
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 MAX_DISCARD: Final = 1 << 20
 """Bytes read away after a connection's last answer, and bytes of one request on the wire, chunk framing included."""
 DISCARD_SECONDS: Final = 2.0
+MAX_UPGRADES: Final = 16
+"""Wishes for another protocol in one read; each makes the rest of it be parsed again."""
 WRITE_SECONDS: Final = 10.0
 """How long a client may leave answers unread."""
 
@@ -162,17 +164,21 @@ class Connection(asyncio.Protocol):
     # -- parsing ------------------------------------------------------------------------------------------------------
 
     def _feed(self, data: bytes) -> None:
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            if self.phase < LAST:
-                self._feed(self._without_upgrade() + data[upgrade.args[0] :])
-        except httptools.HttpParserCallbackError as error:
-            if not isinstance(error.__context__, _Refused):
-                log.error("a request could not be handled", exc_info=error.__context__)
-                self._failed()
-        except httptools.HttpParserError:
-            self._refuse(answers.BAD_REQUEST)
+        for _ in range(MAX_UPGRADES):
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                if self.phase < LAST:
+                    data = self._without_upgrade() + data[upgrade.args[0] :]
+                    continue
+            except httptools.HttpParserCallbackError as error:
+                if not isinstance(error.__context__, _Refused):
+                    log.error("a request could not be handled", exc_info=error.__context__)
+                    self._failed()
+            except httptools.HttpParserError:
+                self._refuse(answers.BAD_REQUEST)
+            return
+        self._refuse(answers.BAD_REQUEST)
 
     def _without_upgrade(self) -> bytes:
         """The head of a request that asks for another protocol, without that wish: it may be ignored (RFC 9110 7.8).
