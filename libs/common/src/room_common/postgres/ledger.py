@@ -13,17 +13,28 @@ from datetime import datetime
 from typing import Any, Final, cast
 from uuid import UUID
 
+import psycopg
 from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
 from room_common.domain.deliveries import Outcome
 from room_common.domain.jsonview import storable_text
+from room_common.errors import Defect
 from room_common.postgres import activity, backlog, usage
+from room_common.postgres.failures import unavailable
 
 Key = tuple[datetime, UUID]
 """``(received_at, id)`` of a delivery as the ledger has them."""
 
 _MAX_TEXT: Final = 500
+
+
+class RowRefused(Defect):
+    """The database refuses a row itself, by ``sqlstate``. Its own text is left out: it quotes values."""
+
+    def __init__(self, sqlstate: str | None) -> None:
+        super().__init__(f"ledger row refused ({sqlstate})")
+        self.sqlstate = sqlstate
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +178,17 @@ async def record(conn: AsyncConnection[Any], entries: Sequence[Entry]) -> list[O
     """Write rows that bring nothing into the backlog, many in one transaction.
 
     Returns for each the outcome that was recorded (a ``no_match`` may end as ``duplicate``), or None when there was a
-    row already.
+    row already. Raises ``RowRefused`` when the database takes one of them never: roll back, write them one by one.
     """
+    try:
+        return await _record(conn, entries)
+    except psycopg.Error as error:
+        if unavailable(error) is not None:
+            raise
+        raise RowRefused(error.sqlstate) from None
+
+
+async def _record(conn: AsyncConnection[Any], entries: Sequence[Entry]) -> list[Outcome | None]:
     order = sorted(range(len(entries)), key=lambda index: _order(entries[index]))
     rows = [entries[index] for index in order]
     fresh = await _insert(conn, rows)

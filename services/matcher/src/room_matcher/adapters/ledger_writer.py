@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-import psycopg
 import structlog
 
 from room_common.domain.deliveries import Outcome
@@ -92,21 +91,21 @@ class LedgerWriter(Loop):
             crash_point("matcher.after_rows_commit")
         except DependencyUnavailable as error:
             _fail(batch, error)
-        except psycopg.Error as error:
+        except ledger.RowRefused as error:
             await self._one_by_one(batch, error)
         else:
             for (_, future), outcome in zip(batch, outcomes, strict=True):
                 if not future.done():
                     future.set_result(outcome)
 
-    async def _one_by_one(self, batch: Sequence[_Waiting], error: psycopg.Error) -> None:
-        """The database refuses a row: write each by itself, so that only that one fails. Its text is never shown."""
+    async def _one_by_one(self, batch: Sequence[_Waiting], error: ledger.RowRefused) -> None:
+        """The database refuses a row: write each by itself, so that only that one fails."""
         if len(batch) > 1:
             for waiting in batch:
                 await self._flush([waiting])
             return
         log.error("a ledger row was refused", sqlstate=error.sqlstate)
-        _fail(batch, Defect(f"ledger row refused ({error.sqlstate})"))
+        _fail(batch, error)
 
 
 def _fail(batch: Sequence[_Waiting], error: DependencyUnavailable | Defect) -> None:
