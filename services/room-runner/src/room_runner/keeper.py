@@ -12,21 +12,18 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
-import psycopg
 import structlog
-from psycopg.rows import dict_row
 
-from room_common.postgres import leases
-from room_common.postgres.database import connection_string
+from room_common.errors import DependencyUnavailable
+from room_common.postgres.lease_connection import LeaseConnection
 from room_common.postgres.leases import Lease
 from room_common.postgres.settings import DatabaseSettings
 from room_common.service.parts import Part
 
 Loss = Literal["fenced", "taken"]
 
-_STATEMENT_MS: Final = 5_000
 _RETRY_SECONDS: Final = 1.0
 _WATCH_SECONDS: Final = 0.25
 _JOIN_SECONDS: Final = 2.0
@@ -53,7 +50,7 @@ class LeaseKeeper(Part):
         renew_seconds: float,
         fence_seconds: float,
     ) -> None:
-        self._conninfo = connection_string(settings, "room-runner-leases")
+        self._connection = LeaseConnection(settings, "room-runner-leases")
         self._owner = owner
         self._lease_seconds = lease_seconds
         self._renew_seconds = renew_seconds
@@ -64,7 +61,6 @@ class LeaseKeeper(Part):
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._watch: asyncio.Task[None] | None = None
-        self._connection: psycopg.Connection[dict[str, Any]] | None = None
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -119,23 +115,16 @@ class LeaseKeeper(Part):
             if held:
                 try:
                     complete = self._renew(held)
-                except (psycopg.Error, OSError) as error:
+                except DependencyUnavailable as error:
                     complete = False
-                    _log.warning("leases not renewed", error=type(error).__name__, leases=len(held))
-                    self._disconnect()
+                    _log.warning("leases not renewed", reason=str(error), leases=len(held))
             self._ending.wait(self._renew_seconds if complete else min(_RETRY_SECONDS, self._renew_seconds))
-        self._disconnect()
+        self._connection.close()
 
     def _renew(self, held: list[Lease]) -> bool:
         """Renew; False when a row was locked and wants another try soon."""
         started = time.monotonic()
-        if self._connection is None or self._connection.closed:
-            self._connection = psycopg.connect(
-                self._conninfo, autocommit=True, row_factory=dict_row, prepare_threshold=None
-            )
-        with self._connection.transaction():
-            self._connection.execute("select set_config('statement_timeout', %s, true)", (str(_STATEMENT_MS),))
-            renewal = leases.renew(self._connection, self._owner, held, self._lease_seconds)
+        renewal = self._connection.renew(self._owner, held, self._lease_seconds)
         with self._lock:
             for lease in renewal.renewed:
                 if lease in self._held:
@@ -144,8 +133,3 @@ class LeaseKeeper(Part):
         for lease in set(held) - renewal.renewed - renewal.busy:
             self._loop.call_soon_threadsafe(self._lose, lease, "taken")
         return not renewal.busy
-
-    def _disconnect(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
