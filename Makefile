@@ -14,11 +14,11 @@ LOCK := $(BIN)/uv --system-certs pip compile --quiet --no-header --no-annotate -
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: help demo up test test-fast check fmt documents clean lock
+.PHONY: help demo up test test-fast check fmt documents bench-ingest clean lock
 
 help: ## List the targets
 	@echo "Targets (Python 3.11 or later is needed; PYTHON=... names another one than python3):"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.runtime ## Show Room at work: real parts, real services, webhooks in, messages out; ends by itself
 	@$(BIN)/room demo $(ARGS)
@@ -47,6 +47,9 @@ documents: $(VENV)/.runtime ## Write the documents that are made from the code: 
 	@$(BIN)/python -m room_common.contracts.documents contracts
 	@$(BIN)/python -m room_admin.openapi contracts/openapi.json
 	@$(BIN)/python -m room_common.settings_reference docs/configuration.md
+
+bench-ingest: $(VENV)/.dev ## Measure ingest beside FastAPI + aiokafka (needs cc; Java and Maven for Apache Kafka; ARGS=...)
+	@$(BIN)/python bench/ingest/run.py $(ARGS)
 
 clean: ## Remove the virtual environment and all caches; the data under .room stays
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage dist build
