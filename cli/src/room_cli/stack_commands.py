@@ -18,15 +18,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from room_cli.failures import FAILED, UNREACHABLE, WRONG_INPUT
 from room_common.errors import ConfigurationError, RoomError
 from room_local.events import Event
 from room_local.files import StackFiles
 from room_local.logs import logs as read_logs
 from room_local.options import StackOptions
+from room_local.parts.processes import tail
 from room_local.status import ProcessStatus, StackStatus, take_down
 from room_local.status import status as read_status
 
 _MIB = 1 << 20
+PROGRAM = "room_cli"
 _DETACHED_SECONDS = 1200.0
 _STYLES = {"ready": "green", "restarting": "red", "warning": "yellow", "note": "cyan", "stopped": "green"}
 
@@ -100,14 +103,14 @@ def down(directory: Directory = Path()) -> None:
 
 
 def status(directory: Directory = Path(), as_json: AsJson = False) -> None:
-    """Show what runs: addresses, processes, memory. Exit 1 when the stack does not run."""
+    """Show what runs: addresses, processes, memory. Exit 3 when the stack does not run."""
     found = read_status(directory)
     if as_json:
         console.print_json(json.dumps(found.as_json()))
     else:
         _show(found)
     if found.state != "running":
-        raise typer.Exit(1)
+        raise typer.Exit(UNREACHABLE)
 
 
 def logs(
@@ -129,9 +132,8 @@ def logs(
 
 
 def _foreground(directory: Path, options: StackOptions) -> None:
-    from room_local.stack import (
-        Stack,
-    )  # late: it loads the clients of everything, which other commands need not wait for
+    # Late: it loads the clients of everything, which other commands need not wait for.
+    from room_local.stack import Stack
 
     stack = Stack(directory, options, print_event)
     with _failures_explained(), stopping_signals():
@@ -154,20 +156,21 @@ def _detach(directory: Path, options: StackOptions) -> None:
         if read_status(directory).state in ("running", "starting"):
             raise ConfigurationError("a stack already runs here: see it with `room status`")
         log = files.log("stack")
+        before = log.stat().st_size if log.exists() else 0
         with log.open("ab") as output:
             child = subprocess.Popen(  # noqa: S603 - ourselves
-                [sys.executable, "-m", "room_cli", "up", *_arguments(directory, options)],
+                [sys.executable, "-m", PROGRAM, "up", *_arguments(directory, options)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        _await_detached(child, directory, log)
+        _await_detached(child, directory, log, before)
     _show(read_status(directory))
     console.print("It runs in the background: `room logs -f`, `room down`.", markup=False)
 
 
-def _await_detached(child: subprocess.Popen[bytes], directory: Path, log: Path) -> None:
+def _await_detached(child: subprocess.Popen[bytes], directory: Path, log: Path, before: int) -> None:
     deadline = time.monotonic() + _DETACHED_SECONDS
     try:
         with console.status("starting"):
@@ -176,8 +179,7 @@ def _await_detached(child: subprocess.Popen[bytes], directory: Path, log: Path) 
                 if found.state == "running" and found.supervisor_pid == child.pid:
                     return
                 if child.poll() is not None:
-                    reason = found.reason or "see its log"
-                    raise RoomError(f"the stack did not start: {reason} (log: {log})")
+                    raise RoomError(f"the stack did not start (log: {log}):\n{tail(log, 12, since=before)}")
                 time.sleep(0.2)
     except KeyboardInterrupt:
         child.terminate()
@@ -214,7 +216,7 @@ def _failures_explained() -> Iterator[None]:
         yield
     except RoomError as error:
         errors.print(f"room: {error}", markup=False, soft_wrap=True)
-        raise typer.Exit(2 if isinstance(error, ConfigurationError) else 1) from None
+        raise typer.Exit(WRONG_INPUT if isinstance(error, ConfigurationError) else FAILED) from None
 
 
 @contextmanager

@@ -43,8 +43,8 @@ def track() -> Iterator[Track[Server | ApacheKafka]]:
         part.stop()
 
 
-def test_postgres_keeps_its_data_over_a_kill(tmp_path: Path, track: Track[Postgres]) -> None:
-    postgres = track(Postgres(tmp_path / "pg", tmp_path / "log", durable=False))
+def test_postgres_keeps_its_data_over_a_kill(server_folder: Path, track: Track[Postgres]) -> None:
+    postgres = track(Postgres(server_folder / "pg", server_folder / "log", durable=False))
     postgres.start()
     assert postgres.create_database("room")
     assert not postgres.create_database("room")
@@ -55,26 +55,26 @@ def test_postgres_keeps_its_data_over_a_kill(tmp_path: Path, track: Track[Postgr
     assert not postgres.create_database("room")
 
 
-def test_postgres_in_a_folder_too_deep_for_a_socket(tmp_path: Path, track: Track[Postgres]) -> None:
-    deep = tmp_path / ("d" * 60) / ("e" * 60)
-    postgres = track(Postgres(deep, tmp_path / "log", durable=False))
+def test_postgres_in_a_folder_too_deep_for_a_socket(server_folder: Path, track: Track[Postgres]) -> None:
+    deep = server_folder / ("d" * 60) / ("e" * 60)
+    postgres = track(Postgres(deep, server_folder / "log", durable=False))
     postgres.start()
     with psycopg.connect(postgres.dsn()) as connection:
         assert connection.execute("show max_connections").fetchone() == ("100",)
     assert postgres.socket_folder != postgres.data
 
 
-def test_postgres_takes_its_data_back_from_an_earlier_server(tmp_path: Path, track: Track[Postgres]) -> None:
-    first = track(Postgres(tmp_path / "pg", tmp_path / "log", durable=False))
+def test_postgres_takes_its_data_back_from_an_earlier_server(server_folder: Path, track: Track[Postgres]) -> None:
+    first = track(Postgres(server_folder / "pg", server_folder / "log", durable=False))
     first.start()
-    second = track(Postgres(tmp_path / "pg", tmp_path / "log", durable=False))
+    second = track(Postgres(server_folder / "pg", server_folder / "log", durable=False))
     second.start()
     assert first.pid is None
     assert second.answers()
 
 
-def test_postgres_starts_beside_a_pid_file_of_another_process(tmp_path: Path, track: Track[Postgres]) -> None:
-    postgres = track(Postgres(tmp_path / "pg", tmp_path / "log", durable=False))
+def test_postgres_starts_beside_a_pid_file_of_another_process(server_folder: Path, track: Track[Postgres]) -> None:
+    postgres = track(Postgres(server_folder / "pg", server_folder / "log", durable=False))
     postgres.start()
     file = postgres.data / "postmaster.pid"
     content = file.read_text().splitlines()
@@ -85,8 +85,8 @@ def test_postgres_starts_beside_a_pid_file_of_another_process(tmp_path: Path, tr
     assert postgres.answers()
 
 
-def test_a_failed_start_says_why(tmp_path: Path, track: Track[Postgres]) -> None:
-    postgres = track(Postgres(tmp_path / "pg", tmp_path / "log", durable=False))
+def test_a_failed_start_says_why(server_folder: Path, track: Track[Postgres]) -> None:
+    postgres = track(Postgres(server_folder / "pg", server_folder / "log", durable=False))
     postgres.start()
     postgres.stop()
     (postgres.data / "PG_VERSION").write_text("9\n")
@@ -95,8 +95,8 @@ def test_a_failed_start_says_why(tmp_path: Path, track: Track[Postgres]) -> None
     assert postgres.pid is None
 
 
-def test_redis_keeps_its_data_over_a_stop_and_freezes(tmp_path: Path, track: Track[Redis]) -> None:
-    server = track(Redis(tmp_path / "redis", tmp_path / "log"))
+def test_redis_keeps_its_data_over_a_stop_and_freezes(server_folder: Path, track: Track[Redis]) -> None:
+    server = track(Redis(server_folder / "redis", server_folder / "log"))
     server.start()
     with redis.Redis.from_url(server.url) as client:
         client.set("kept", "yes")
@@ -109,8 +109,8 @@ def test_redis_keeps_its_data_over_a_stop_and_freezes(tmp_path: Path, track: Tra
     assert wait_until(server.answers, timeout=10)
 
 
-def test_a_frozen_server_can_be_stopped(tmp_path: Path, track: Track[Redis]) -> None:
-    server = track(Redis(tmp_path / "redis", tmp_path / "log"))
+def test_a_frozen_server_can_be_stopped(server_folder: Path, track: Track[Redis]) -> None:
+    server = track(Redis(server_folder / "redis", server_folder / "log"))
     server.start()
     pid = server.pid
     assert pid is not None
@@ -119,8 +119,8 @@ def test_a_frozen_server_can_be_stopped(tmp_path: Path, track: Track[Redis]) -> 
     assert started_at(pid) is None
 
 
-def test_the_embedded_broker_comes_back_at_its_address(tmp_path: Path, track: Track[TansuBroker]) -> None:
-    broker = track(TansuBroker(tmp_path / "kafka", tmp_path / "log"))
+def test_the_embedded_broker_comes_back_at_its_address(server_folder: Path, track: Track[TansuBroker]) -> None:
+    broker = track(TansuBroker(server_folder / "kafka", server_folder / "log"))
     broker.start()
     address = broker.bootstrap
     broker.kill()
@@ -132,22 +132,22 @@ def test_the_embedded_broker_comes_back_at_its_address(tmp_path: Path, track: Tr
 
 
 @pytest.mark.apache
-def test_apache_kafka_says_why_it_does_not_start(tmp_path: Path, track: Track[ApacheKafka]) -> None:
+def test_apache_kafka_says_why_it_does_not_start(server_folder: Path, track: Track[ApacheKafka]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        broker = track(ApacheKafka(tmp_path / "kafka", tmp_path / "logs", port=taken.getsockname()[1]))
+        broker = track(ApacheKafka(server_folder / "kafka", server_folder / "logs", port=taken.getsockname()[1]))
         with pytest.raises(PartFailed, match="Address already in use"):
             broker.start()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends children with their parent")
-def test_what_was_started_dies_with_its_starter(tmp_path: Path) -> None:
+def test_what_was_started_dies_with_its_starter(server_folder: Path) -> None:
     program = (
         "import sys, time, pathlib; from room_local.parts.processes import spawn;"
         "print(spawn(['sleep', '600'], log=pathlib.Path(sys.argv[1])).pid, flush=True); time.sleep(600)"
     )
-    command = [sys.executable, "-c", program, str(tmp_path / "log")]
+    command = [sys.executable, "-c", program, str(server_folder / "log")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as starter:
         assert starter.stdout is not None
         child = int(starter.stdout.readline())

@@ -14,8 +14,8 @@ GIB = 1 << 30
 class StackOptions:
     """``kafka`` picks the broker; ``broker_memory_limit`` (bytes) is when the embedded one is restarted.
 
-    Ports are wishes: a free one is taken, and said, where somebody listens already; 0 asks for a free one. ``tick_seconds`` None leaves the
-    scheduler's own default. ``ready_seconds`` bounds the wait for all services to be ready.
+    Ports are wishes: a free one is taken, and said, where somebody listens already; 0 asks for a free one.
+    ``tick_seconds`` None leaves the scheduler's own default. ``ready_seconds`` bounds the wait for all services.
     """
 
     kafka: KafkaKind = "embedded"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import shutil
+import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
@@ -64,6 +66,18 @@ def room_parts(pytestconfig: pytest.Config) -> Iterator[Parts]:
     parts = Parts(pytestconfig.stash[_CHOICE])
     yield parts
     parts.close()
+
+
+@pytest.fixture
+def server_folder() -> Iterator[Path]:
+    """A folder for the data of servers, instead of ``tmp_path``.
+
+    Each start of pytest takes away what others may do in the folder above ``tmp_path``, under the feet of a PostgreSQL
+    that, as root, runs as another user.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="room-test-"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

