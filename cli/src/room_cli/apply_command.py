@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +17,9 @@ from room_cli.room_file import RoomFile, read_room_file
 from room_common.errors import ConfigurationError
 
 _SIGNS = {"create": ("+", "green"), "update": ("~", "yellow"), "delete": ("-", "red"), "unchanged": ("=", "dim")}
+
+_SHOWN = 30
+_CONTEXT = 10
 
 
 def register(app: typer.Typer) -> None:
@@ -39,12 +43,14 @@ def apply(
         print_json(answer)
         return
     for change in answer["changes"]:
-        console.print(_line(change), no_wrap=True, overflow="ellipsis")
+        for line in _lines(change):
+            console.print(line, no_wrap=True, overflow="ellipsis")
     console.print(_summary(answer, dry_run=dry_run), markup=False)
     for url in answer["urls"]:
-        console.print(f"{url['kind']} {url['name']}: {url['url']}", markup=False, soft_wrap=True)
+        console.print(one_line(f"{url['kind']} {url['name']}: {url['url']}"), markup=False, soft_wrap=True)
     if answer["urls"]:
-        console.print("Keep these URLs secret: who knows one can post to it. `room sources --reveal` shows them again.")
+        console.print("Keep these URLs secret: who knows one can post to it.")
+        console.print("`room sources --reveal` shows those of sources again.", markup=False)
 
 
 def request_body(room_file: RoomFile, *, dry_run: bool) -> dict[str, Any]:
@@ -63,17 +69,25 @@ def _summary(answer: dict[str, Any], *, dry_run: bool) -> str:
     return f"{count} to change (nothing was changed: --dry-run)" if dry_run else f"{count} changed"
 
 
-def _line(change: dict[str, Any]) -> Text:
+def _lines(change: dict[str, Any]) -> Iterator[Text]:
     sign, style = _SIGNS[change["action"]]
     text = Text(f"{sign} {change['kind']:<11}", style=style)
     text.append(one_line(change["name"]), style="bold" if change["action"] != "unchanged" else "dim")
+    yield text
     if change["action"] == "update":
         for field in change["fields"]:
-            text.append(f"  {field['field']}: ", style="dim")
-            text.append(f"{_short(field['before'])} -> {_short(field['after'])}")
-    return text
+            before, after = _differing(str(field["before"]), str(field["after"]))
+            yield Text.assemble(("      " + one_line(f"{field['field']}: "), "dim"), f"{before} -> {after}")
 
 
-def _short(value: object) -> str:
-    text = one_line(str(value))
-    return text if len(text) <= 40 else f"{text[:37]}..."
+def _differing(before: str, after: str) -> tuple[str, str]:
+    """Both texts on one line, cut to where they begin to differ."""
+    pairs = enumerate(zip(before, after, strict=False))
+    same = next((place for place, (old, new) in pairs if old != new), min(len(before), len(after)))
+    start = max(0, same - _CONTEXT) if same + _CONTEXT > _SHOWN else 0
+    return _cut(before, start), _cut(after, start)
+
+
+def _cut(text: str, start: int) -> str:
+    head, tail = "..." if start else "", "..." if len(text) > start + _SHOWN else ""
+    return head + one_line(text[start : start + _SHOWN]) + tail

@@ -26,6 +26,8 @@ class Api:
 
     def __init__(self, base_url: str, token: str, transport: httpx.BaseTransport | None = None) -> None:
         self.base_url = base_url.rstrip("/")
+        if not (token.isascii() and token.isprintable()):
+            fail("the token has characters that no token has; was it copied whole?", WRONG_INPUT)
         self._client = httpx.Client(
             base_url=f"{self.base_url}/api/v1",
             headers={"Authorization": f"Bearer {token}"},
@@ -60,15 +62,19 @@ class Api:
             answer = self._client.request(method, path, **options)
         except httpx.HTTPError as error:
             fail(f"the API at {self.base_url} does not answer ({type(error).__name__})", UNREACHABLE)
-        if answer.is_success:
+        if not answer.is_success:
+            return _explain(answer)
+        try:
             return answer.json()
-        return _explain(answer)
+        except ValueError:
+            fail(f"what answers at {self.base_url} is not the API of Room", UNREACHABLE)
 
 
 def connect(directory: Path) -> Api:
     """The API that the environment names, else the one of the stack in ``directory``."""
     url = os.environ.get("ROOM_API_URL")
     if url:
+        _check_url(url)
         return Api(url, _token_from_environment())
     found = status(directory)
     if found.state != "running" or "admin" not in found.urls or found.token_file is None:
@@ -77,7 +83,11 @@ def connect(directory: Path) -> Api:
             "to use another installation",
             UNREACHABLE,
         )
-    return Api(found.urls["admin"], Path(found.token_file).read_text().strip())
+    try:
+        token = Path(found.token_file).read_text().strip()
+    except OSError as error:
+        fail(f"the operator's token in {found.token_file} can't be read ({error.strerror})", FAILED)
+    return Api(found.urls["admin"], token)
 
 
 def service_environment(directory: Path) -> Mapping[str, str]:
@@ -94,6 +104,15 @@ def _exports(file: Path) -> Iterator[tuple[str, str]]:
             yield name, value
 
 
+def _check_url(url: str) -> None:
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL:
+        parsed = httpx.URL("")
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        fail("ROOM_API_URL is not an address like https://room.example.com", WRONG_INPUT)
+
+
 def _token_from_environment() -> str:
     token, file = os.environ.get("ROOM_API_TOKEN"), os.environ.get("ROOM_API_TOKEN_FILE")
     if not token and file:
@@ -101,6 +120,8 @@ def _token_from_environment() -> str:
             token = Path(file).read_text().strip()
         except OSError as error:
             fail(f"ROOM_API_TOKEN_FILE can't be read ({error.strerror})", WRONG_INPUT)
+        except UnicodeDecodeError:
+            fail("ROOM_API_TOKEN_FILE is not text", WRONG_INPUT)
     if not token:
         fail("ROOM_API_URL is set, but neither ROOM_API_TOKEN nor ROOM_API_TOKEN_FILE", WRONG_INPUT)
     return token
@@ -110,7 +131,7 @@ def _explain(answer: httpx.Response) -> NoReturn:
     try:
         problem = answer.json()
         lines = [str(problem.get("detail") or problem.get("title") or answer.reason_phrase)]
-        lines += [f"  {error['pointer']}: {error['detail']}" for error in problem.get("errors", ())]
+        lines += [f"  {error['pointer'] or 'body'}: {error['detail']}" for error in problem.get("errors", ())]
         message = "\n".join(lines)
     except (ValueError, AttributeError, KeyError, TypeError):
         message = f"the API answered {answer.status_code} {answer.reason_phrase}"

@@ -10,14 +10,24 @@ from typing import Final, NoReturn
 import typer
 from rich.console import Console
 
+from room_cli.output import printable
+from room_common.errors import ConfigurationError, DependencyUnavailable, RoomError
+
 FAILED: Final = 1
 WRONG_INPUT: Final = 2
 UNREACHABLE: Final = 3
 
-_errors = Console(stderr=True, highlight=False)
+_errors = Console(stderr=True, highlight=False, emoji=False)
 
 
 def fail(message: str, code: int = FAILED) -> NoReturn:
     """Print ``message`` to standard error and exit with ``code``."""
-    _errors.print(f"room: {message}", markup=False, soft_wrap=True)
+    _errors.print(f"room: {printable(message)}", markup=False, soft_wrap=True)
     raise typer.Exit(code)
+
+
+def fail_of(error: RoomError) -> NoReturn:
+    """Print what an error says and exit with the code of its kind."""
+    if isinstance(error, ConfigurationError):
+        fail(str(error), WRONG_INPUT)
+    fail(str(error), UNREACHABLE if isinstance(error, DependencyUnavailable) else FAILED)

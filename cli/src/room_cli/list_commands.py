@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
@@ -12,59 +13,62 @@ from rich.text import Text
 from room_cli.connection import Api, connect
 from room_cli.failures import WRONG_INPUT, fail
 from room_cli.options import AsJson, Directory, RoomName, Rows
-from room_cli.output import Column, clock, console, print_json, printable, show
+from room_cli.output import Column, clock, console, one_line, print_json, printable, show
+
+_ID_END = 12
+_ENDINGS = 500
 
 Status = Annotated[str | None, typer.Option("--status", help="Only rows with this status.")]
 
 _DELIVERIES = (
     Column("received", "received_at", clock),
-    Column("room", "room"),
+    Column("room", "room", spare=1),
     Column("source", "source"),
     Column("outcome", "outcome"),
     Column("definition / reason", "why", wide=True),
-    Column("calls", "llm_calls", right=True),
-    Column("tokens", "tokens", right=True),
+    Column("calls", "llm_calls", right=True, spare=2),
+    Column("tokens", "tokens", right=True, spare=3),
 )
 _BACKLOG = (
     Column("matched", "matched_at", clock),
-    Column("room", "room"),
+    Column("room", "room", spare=1),
     Column("source", "source"),
     Column("definition", "definition", wide=True),
     Column("status", "status"),
-    Column("tries", "attempts", right=True),
+    Column("tries", "attempts", right=True, spare=2),
 )
 _CYCLES = (
     Column("started", "started_at", clock),
-    Column("room", "room"),
-    Column("why", "reason"),
+    Column("room", "room", wide=True),
+    Column("why", "reason", spare=1),
     Column("status", "status"),
-    Column("events", "events", right=True),
-    Column("replies", "replies", right=True),
-    Column("steps", "steps", right=True),
-    Column("id", "id"),
+    Column("events", "events", right=True, spare=2),
+    Column("replies", "replies", right=True, spare=3),
+    Column("steps", "steps", right=True, spare=4),
+    Column("id", "id", lambda value: str(value)[-_ID_END:]),
 )
 _MESSAGES = (
     Column("written", "created_at", clock),
-    Column("room", "room"),
-    Column("channel", "channel"),
+    Column("room", "room", spare=1),
+    Column("channel", "channel", spare=2),
     Column("status", "status"),
     Column("text", "text", wide=True),
 )
 _INBOX = (
     Column("received", "received_at", clock),
-    Column("room", "room"),
-    Column("sender", "sender"),
+    Column("room", "room", spare=2),
+    Column("sender", "sender", spare=1),
     Column("status", "status"),
-    Column("reason", "reason"),
+    Column("reason", "reason", spare=3),
     Column("text", "text", wide=True),
 )
 _SOURCES = (
     Column("room", "room"),
-    Column("source", "name"),
-    Column("type", "type"),
-    Column("enabled", "enabled", lambda value: "yes" if value else "no"),
-    Column("signed", "signed", lambda value: "yes" if value else "no"),
-    Column("rules", "definitions", right=True),
+    Column("source", "name", wide=True),
+    Column("type", "type", spare=2),
+    Column("enabled", "enabled", lambda value: "yes" if value else "no", spare=3),
+    Column("signed", "signed", lambda value: "yes" if value else "no", spare=4),
+    Column("rules", "definitions", right=True, spare=1),
     Column("last received", "last_received_at", clock),
 )
 
@@ -100,7 +104,8 @@ def sources(
     show(rows, _SOURCES, as_json=as_json, empty="no sources: `room apply -f room.yaml` makes some")
     if reveal and not as_json:
         for row in rows:
-            console.print(f"{row['room']} {row['name']}: {row['url']}", markup=False, soft_wrap=True)
+            line = one_line(f"{row['room']} {row['name']}: {row['url']}")
+            console.print(line, markup=False, soft_wrap=True)
 
 
 def deliveries(
@@ -169,7 +174,7 @@ def list_cycles(
 
 
 def show_cycle(
-    cycle: Annotated[str, typer.Argument(help="The cycle's id, or `last`.")],
+    cycle: Annotated[str, typer.Argument(help="The cycle's id or its end as `room cycles` shows it, or `last`.")],
     directory: Directory = Path(),
     as_json: AsJson = False,
 ) -> None:
@@ -197,10 +202,15 @@ def _cycle_id(api: Api, cycle: str) -> str:
         if not rows:
             fail("no cycle has run yet")
         return str(rows[0]["id"])
-    try:
+    with suppress(ValueError):
         return str(UUID(cycle))
-    except ValueError:
-        fail(f"{cycle!r} is not an id; `room cycles` lists them", WRONG_INPUT)
+    found = [
+        row["id"] for row in api.items("/cycles", _ENDINGS) if len(cycle) >= 4 and row["id"].endswith(cycle.lower())
+    ]
+    if len(found) != 1:
+        what = "several cycles have an id that ends in" if found else f"none of the latest {_ENDINGS} cycles has the id"
+        fail(f"{what} {cycle!r}; `room cycles --json` shows whole ids", WRONG_INPUT)
+    return str(found[0])
 
 
 def _print_message(message: dict[str, Any]) -> None:

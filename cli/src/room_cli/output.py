@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-console = Console(highlight=False)
+console = Console(highlight=False, emoji=False)
+
+_GAP = 2
+_GLANCE = 20
+# JSON escapes what is below the space by itself. These move a terminal's cursor, turn text around, or can't be written.
+_UNSEEN = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 _STYLES = {
     "matched": "green",
@@ -37,13 +45,18 @@ _STYLES = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its title, the value's key, and how it is written. ``wide`` columns take what space is left."""
+    """One column: its title, the value's key, and how it is written.
+
+    The ``wide`` column takes what space is left. Where it would get less than a glance's worth, columns that may be
+    left out are, the one with the highest ``spare`` first; JSON has all.
+    """
 
     title: str
     key: str
     write: Callable[[Any], str] = lambda value: "" if value is None else str(value)
     wide: bool = False
     right: bool = False
+    spare: int = 0
 
 
 def show(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, as_json: bool, empty: str) -> None:
@@ -52,10 +65,12 @@ def show(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, as_jso
         print_json(list(rows))
         return
     if not rows:
-        console.print(empty, markup=False)
+        console.print(empty, markup=False, soft_wrap=True)
         return
+    cells = {column.key: [one_line(column.write(row.get(column.key))) for row in rows] for column in columns}
+    kept = _fitting(columns, cells, console.width)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
+    for column in kept:
         table.add_column(
             column.title,
             no_wrap=True,
@@ -63,16 +78,30 @@ def show(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, as_jso
             justify="right" if column.right else "left",
             ratio=1 if column.wide else None,
         )
-    table.expand = any(column.wide for column in columns)
-    for row in rows:
-        cells = [one_line(column.write(row.get(column.key))) for column in columns]
-        table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in cells))
+    table.expand = any(column.wide for column in kept)
+    for line in zip(*(cells[column.key] for column in kept), strict=True):
+        table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in line))
     console.print(table)
+
+
+def _fitting(columns: Sequence[Column], cells: Mapping[str, Sequence[str]], width: int) -> list[Column]:
+    needed = {}
+    for column in columns:
+        longest = max(cell_len(text) for text in (column.title, *cells[column.key]))
+        needed[column.key] = min(longest, _GLANCE) if column.wide else longest
+    kept = list(columns)
+    while sum(needed[column.key] + _GAP for column in kept) - _GAP > width:
+        spare = max(kept, key=lambda column: column.spare)
+        if not spare.spare:
+            break
+        kept.remove(spare)
+    return kept
 
 
 def print_json(value: object) -> None:
     """Print a value as JSON, untouched by the terminal's width."""
-    console.print(json.dumps(value, indent=2, ensure_ascii=False), markup=False, soft_wrap=True)
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    sys.stdout.write(_UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n")
 
 
 def clock(value: object) -> str:
@@ -81,7 +110,7 @@ def clock(value: object) -> str:
         return ""
     local = datetime.fromisoformat(value).astimezone()
     today = datetime.now(UTC).astimezone().date()
-    return local.strftime("%H:%M:%S" if local.date() == today else "%Y-%m-%d %H:%M")
+    return local.strftime("%H:%M:%S" if local.date() == today else "%m-%d %H:%M")
 
 
 def one_line(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,9 @@ from typing import Any, Final
 from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.reader import ReaderError
 
 from room_common.contracts.room_document import (
     ChannelDocument,
@@ -26,6 +29,12 @@ from room_common.errors import ConfigurationError
 
 _MAX_BYTES: Final = 1 << 20
 _MAX_SECRET: Final = 4096
+_DOUBLE_KEY: Final = re.compile('found duplicate key ("[^"]*")')
+_WANTED: Final = {
+    "string_type": "text; put it in quotes",
+    "tuple_type": "a list, whose items begin with `- `",
+    "model_type": "a mapping, with lines like `key: value`",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +52,7 @@ def read_room_file(path: Path, environ: Mapping[str, str] | None = None) -> Room
         document = RoomDocument.model_validate(tree)
     except ValidationError as error:
         problems = [
-            f"{path}:{_line(tree, item['loc'])}: {_message(item, tree)}"
+            f"{path}:{_line(tree, _place(item))}: {_message(item, tree)}"
             for item in error.errors(include_url=False, include_input=False)
         ]
         raise ConfigurationError("\n".join(dict.fromkeys(problems))) from None
@@ -51,25 +60,34 @@ def read_room_file(path: Path, environ: Mapping[str, str] | None = None) -> Room
 
 
 def _load(path: Path) -> CommentedMap:
+    text = _text(path)
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise ConfigurationError(f"{path}: is larger than {_MAX_BYTES} bytes; a room file is a page or two")
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigurationError(f"{path}: can't be read ({error.strerror})") from None
-    except UnicodeDecodeError:
-        raise ConfigurationError(f"{path}: is not UTF-8 text") from None
-    yaml = YAML(typ="rt")
-    try:
-        tree = yaml.load(text)
+        tree = YAML(typ="rt").load(text)
     except MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark is not None else 1
-        raise ConfigurationError(f"{path}:{line}: {(error.problem or 'is not valid YAML').splitlines()[0]}") from None
+        raise ConfigurationError(f"{path}:{line}: {_yaml_problem(error)}") from None
+    except ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise ConfigurationError(f"{path}:{line}: has a control character; remove it") from None
     except (YAMLError, ValueError, RecursionError) as error:
-        raise ConfigurationError(f"{path}: is not valid YAML ({type(error).__name__})") from None
+        raise ConfigurationError(f"{path}:1: is not valid YAML ({type(error).__name__})") from None
     if not isinstance(tree, CommentedMap):
         raise ConfigurationError(f"{path}:1: a room file is a mapping that begins with `version: 1`")
     return tree
+
+
+def _text(path: Path) -> str:
+    try:
+        raw = _read(path, _MAX_BYTES)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{path}: can't be read ({_reason(error)})") from None
+    if len(raw) > _MAX_BYTES:
+        raise ConfigurationError(f"{path}:1: is larger than {_MAX_BYTES} bytes; a room file is a page or two")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise ConfigurationError(f"{path}:{line}: is not UTF-8 text; save the file as UTF-8") from None
 
 
 def _secrets(
@@ -99,20 +117,48 @@ def _resolve(reference: SecretReference, path: Path, environ: Mapping[str, str])
     if reference.env is not None:
         value = environ.get(reference.env, "")
         if not value:
-            raise ValueError(f"the environment variable {reference.env} is not set")
+            raise ValueError(f"the environment variable {reference.env} is not set; export it and apply again")
     else:
         file = path.parent / (reference.file or "")
         try:
-            value = file.read_text(encoding="utf-8").strip()
-        except OSError as error:
-            raise ValueError(f"the file {file} can't be read ({error.strerror})") from None
+            value = _read(file, 4 * _MAX_SECRET).decode("utf-8").strip()
         except UnicodeDecodeError:
             raise ValueError(f"the file {file} is not UTF-8 text") from None
+        except (OSError, ValueError) as error:
+            raise ValueError(f"the file {file} can't be read ({_reason(error)})") from None
         if not value:
             raise ValueError(f"the file {file} is empty")
     if len(value) > _MAX_SECRET:
         raise ValueError(f"is longer than {_MAX_SECRET} characters")
     return value
+
+
+def _read(path: Path, limit: int) -> bytes:
+    """Up to ``limit`` bytes and one more, which tells that there are more. It may be a device that never ends."""
+    with path.open("rb") as file:
+        return file.read(limit + 1)
+
+
+def _reason(error: Exception) -> str:
+    return error.strerror or type(error).__name__ if isinstance(error, OSError) else str(error)
+
+
+def _yaml_problem(error: MarkedYAMLError) -> str:
+    if isinstance(error, DuplicateKeyError):
+        found = _DOUBLE_KEY.search(error.problem or "")
+        return f"the key {found[1] if found else ''} is there twice; keep one"
+    problem = (error.problem or "is not valid YAML").splitlines()[0]
+    if "'\\t'" in problem:
+        return "a tab where YAML takes only spaces; indent with spaces"
+    return f"is not valid YAML: {problem}"
+
+
+def _place(item: Any) -> Sequence[str | int]:
+    """Where an error is: of two equal names it is the second."""
+    location: tuple[str | int, ...] = item["loc"]
+    if item["type"] != "double_name":
+        return location
+    return (*location, f"{item['ctx']['kind']}s", item["ctx"]["index"], "name")
 
 
 def _line(tree: Any, location: Sequence[str | int]) -> int:
@@ -139,6 +185,11 @@ def _message(item: Any, tree: CommentedMap) -> str:
         return f"unknown key {str(name)!r}; {hint}"
     if item["type"] == "missing":
         return f"{str(name)!r} is missing{_where(location[:-1], tree)}"
+    if item["type"] == "double_name":
+        first = (*location, f"{item['ctx']['kind']}s", item["ctx"]["first"], "name")
+        return f"{item['msg']} (the other one is on line {_line(tree, first)})"
+    if item["type"] in _WANTED:
+        return f"{str(name)!r} should be {_WANTED[item['type']]}"
     if item["type"] == "value_error":
         return str(item["msg"]).removeprefix("Value error, ")
     message = str(item["msg"])

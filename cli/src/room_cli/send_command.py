@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlencode
-from uuid import uuid4
+from uuid import NAMESPACE_URL, uuid4, uuid5
 
 import httpx
 import orjson
@@ -31,6 +32,8 @@ from room_common.domain.signing import (
     sign_standard,
     sign_stripe,
 )
+
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
 class Kind(StrEnum):
@@ -102,7 +105,8 @@ def send(
         extra=_headers(header or []),
         form=form,
         now=time.time(),
-        delivery=str(uuid4()),
+        # GitHub's id is in a header: one made of the payload stays the same
+        delivery=str(uuid5(NAMESPACE_URL, body.hex()) if exact else uuid4()),
     )
     answer = deliver(post)
     if as_json:
@@ -165,6 +169,8 @@ def deliver(post: Post) -> httpx.Response:
     """Send it. A target that does not answer ends the command."""
     try:
         return httpx.post(post.url, content=post.body, headers=dict(post.headers), timeout=15.0, trust_env=False)
+    except httpx.InvalidURL:
+        fail("this is not a URL that can be posted to", WRONG_INPUT)
     except httpx.HTTPError as error:
         # The URL holds the token, so it is not repeated.
         fail(f"ingest does not answer ({type(error).__name__})", UNREACHABLE)
@@ -242,8 +248,8 @@ def _headers(lines: list[str]) -> dict[str, str]:
     headers = {}
     for line in lines:
         name, colon, value = line.partition(":")
-        if not colon or not name.strip():
-            fail(f"write a header as `Name: value`, not {line!r}", WRONG_INPUT)
+        if not colon or not _HEADER_NAME.fullmatch(name.strip()) or not (value.isascii() and value.isprintable()):
+            fail(f"write a header as `Name: value` in plain characters, not {line!r}", WRONG_INPUT)
         headers[name.strip()] = value.strip()
     return headers
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from room_cli.connection import service_environment
-from room_cli.failures import FAILED, fail
+from room_cli.failures import FAILED, fail_of
 from room_cli.options import AsJson, Directory
 from room_cli.output import Column, console, print_json, show
 from room_common.contracts.topics import TOPICS
@@ -54,7 +54,7 @@ def topics(
         made = asyncio.run(admin.create_topics(settings, TOPICS)) if create else {}
         existing = asyncio.run(admin.describe_topics(settings))
     except RoomError as error:
-        fail(str(error), FAILED)
+        fail_of(error)
     rows = []
     for topic in TOPICS:
         state = existing.get(topic.name)
@@ -89,7 +89,7 @@ def migrate(
     try:
         steps = migrations.migrate(dsn)
     except RoomError as error:
-        fail(str(error), FAILED)
+        fail_of(error)
     names = [step.label for step in steps]
     if as_json:
         print_json({"applied": names})

@@ -15,7 +15,7 @@ from rich.text import Text
 from room_cli.connection import Api, connect
 from room_cli.failures import FAILED, UNREACHABLE, WRONG_INPUT, fail
 from room_cli.options import Directory
-from room_cli.output import clock, console, printable
+from room_cli.output import clock, console, one_line, printable
 
 RoomArgument = Annotated[str, typer.Argument(metavar="ROOM", help="The room's slug.")]
 
@@ -91,11 +91,14 @@ def chat(room: RoomArgument, directory: Directory = Path()) -> None:
 def _watch(mailbox: Mailbox, done: threading.Event) -> None:
     known: set[str] | None = None
     while True:
-        rows = mailbox.sent()
+        try:
+            rows = mailbox.sent()
+        except typer.Exit:  # the message is out already; the next answer typed ends the command
+            return
         fresh = rows[-_SHOWN_AT_FIRST:] if known is None else [row for row in rows if row["id"] not in known]
         known = (known or set()) | {row["id"] for row in rows}
         for row in fresh:
-            console.print(Text(f"{clock(row['sent_at'])} {row['room']}", style="bold cyan"))
+            console.print(Text(one_line(f"{clock(row['sent_at'])} {row['room']}"), style="bold cyan"))
             console.print(printable(row["text"]), markup=False, soft_wrap=True)
         if done.wait(_POLL_SECONDS):
             return

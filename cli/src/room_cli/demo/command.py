@@ -38,7 +38,7 @@ _UNKNOWN: Final = re.compile(
     r'^room_ingest_answers_total\{[^}]*answer="unknown_token"[^}]*\} ([0-9.e+]+)$', re.MULTILINE
 )
 
-console = Console(highlight=False)
+console = Console(highlight=False, emoji=False)
 
 
 def register(app: typer.Typer) -> None:

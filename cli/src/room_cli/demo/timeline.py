@@ -24,6 +24,8 @@ _STYLES: Final = {
 }
 _OUTCOME_STYLES: Final = {"matched": "green", "bad_signature": "red", "too_large": "red", "undecodable": "red"}
 
+_INDENT: Final = f"{'':11}│ "
+
 
 class Timeline:
     """Prints lines with the seconds since it was made. May be used from several threads."""
@@ -47,7 +49,9 @@ class Timeline:
         """Text of a message, indented below its line."""
         with self._lock:
             for line in text.strip().splitlines():
-                self._console.print(Text(f"{'':11}│ {one_line(line)}", style="green"), soft_wrap=False)
+                width = max(20, self._console.width - len(_INDENT))
+                for part in Text(one_line(line)).wrap(self._console, width) or [Text()]:
+                    self._console.print(Text(_INDENT + part.plain.rstrip(), style="green"), soft_wrap=True)
 
     def outcome(self, row: Mapping[str, Any]) -> None:
         """What the matcher decided about one item."""

@@ -59,6 +59,8 @@ def documents(draw: st.DrawFn) -> tuple[RoomDocument, Secrets]:
                 "name": name,
                 "type": draw(st.sampled_from(["github", "stripe"])),
                 "enabled": draw(st.booleans()),
+                "split": draw(st.none() | st.booleans()),
+                "dedup_seconds": draw(st.none() | st.integers(0, 2)),
                 "secrets": [{"env": f"SECRET_{number}"} for number in range(len(values))],
                 "definitions": draw(definitions()),
             }
@@ -94,6 +96,9 @@ def stored(document: RoomDocument, secrets: Secrets) -> CurrentRoom:
                 type=source.type,
                 enabled=source.enabled,
                 secrets=tuple(secrets.get(source.name, ())),
+                verify=source.verify,
+                split=source.split,
+                dedup_seconds=source.dedup_seconds,
                 definitions={
                     one.name: CurrentDefinition(
                         uuid4(), one.priority, one.match, one.interpret, one.cooldown_seconds, one.enabled

@@ -35,6 +35,8 @@ def decode_cursor(text: str, shape: str) -> tuple[Any, ...]:
         if len(text) > _MAX or not text.isascii():
             raise ValueError
         values = orjson.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+            raise ValueError
         key = tuple(_READERS[kind](value[1:]) for kind, value in zip(shape, values, strict=True))
         if any(isinstance(value, int) and abs(value) >= 1 << 31 for value in key):
             raise ValueError
