@@ -1,7 +1,7 @@
-"""Delivering one message: claim the row, call the provider, settle the row.
+"""Delivering one message: claim the row, call the provider for each part, settle the row.
 
-No connection is held while the provider is called. The window for a duplicate is that one call: a crash after the
-provider accepted and before the row was settled sends the message again (on ``at_least_once`` channels).
+No connection is held while the provider is called. The window for a duplicate is one call: a crash after the provider
+accepted and before that was recorded sends the part again (on ``at_least_once`` channels).
 """
 
 from __future__ import annotations
@@ -9,25 +9,31 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Final, TypeVar
 from uuid import UUID
 
 from prometheus_client import CollectorRegistry
 
 from room_common.contracts import envelope, topics
 from room_common.contracts.messages import OutboundMessage
-from room_common.errors import DependencyUnavailable, Refused
+from room_common.errors import DeadLetter, DependencyUnavailable, Refused
 from room_common.faults import crash_point
 from room_common.kafka.producer import Producer
 from room_common.postgres import sending
-from room_common.postgres.database import Database
+from room_common.postgres.database import Connection, Database
 from room_common.postgres.sending import Claimed
-from room_common.telemetry.metrics import EVENT_AGE, counter, histogram
+from room_common.telemetry.metrics import counter, histogram
 from room_outbound.domain.provider import Letter, Provider
-from room_outbound.domain.retry import delay_after
-from room_outbound.metrics import MESSAGES
+from room_outbound.domain.retry import NOT_ACCEPTED, delay_after
+from room_outbound.domain.splitting import split
+from room_outbound.metrics import MESSAGE_AGE, MESSAGES
 
 _log = logging.getLogger(__name__)
+_RECORD_PAUSE: Final = 0.5
+
+T = TypeVar("T")
 
 
 class Delivery:
@@ -51,7 +57,7 @@ class Delivery:
         self._lease = lease_seconds
         self._jitter = jitter
         self._messages = counter(registry, MESSAGES)
-        self._age = histogram(registry, EVENT_AGE).labels(stage="delivered")
+        self._age = histogram(registry, MESSAGE_AGE)
 
     async def deliver(self, message_id: UUID) -> UUID | None:
         """Deliver one row if it can be claimed now. Returns the target's next open row, if this one made way for it.
@@ -62,48 +68,96 @@ class Delivery:
             claimed = await sending.claim(conn, message_id, self._owner, self._lease)
         if claimed is None:
             return None
-        provider = self._providers.get(claimed.channel)
-        if provider is None:
-            await self._fail(claimed, "channel_not_configured")
-        elif not await self._attempt(claimed, provider):
+        if not await self._attempt(claimed):
             return None
         async with self._database.transaction() as conn:
             return await sending.next_of_target(conn, claimed)
 
-    async def _attempt(self, claimed: Claimed, provider: Provider) -> bool:
-        """One call of the provider. True when the row is settled for good."""
+    async def _attempt(self, claimed: Claimed) -> bool:
+        """One try. True when the row is settled for good."""
+        try:
+            provider = self._providers.get(claimed.channel)
+            if provider is None:
+                raise Refused("channel_not_configured")
+            provider_message_id = await self._send(claimed, provider)
+        except (DependencyUnavailable, TimeoutError) as error:
+            return await self._again(claimed, error)
+        except Refused as error:
+            await self._fail(claimed, error.reason)
+            return True
+        if provider_message_id is None:
+            self._count(claimed, "overtaken")
+            return True
+        age = await self._record(lambda conn: sending.settle_sent(conn, claimed, self._owner, provider_message_id))
+        crash_point("outbound.after_settle")
+        if age is not None:
+            self._age.observe(age)
+        self._count(claimed, "overtaken" if age is None else "sent")
+        return True
+
+    async def _send(self, claimed: Claimed, provider: Provider) -> str | None:
+        """Send the parts that are still to be sent; None when another process took the row meanwhile."""
+        parts = [claimed.text] if provider.longest is None else split(claimed.text, provider.longest)
+        if not parts:
+            raise Refused("empty")
+        provider_message_id = ""
+        for number in range(claimed.parts_sent, len(parts)):
+            letter = Letter(claimed.id, claimed.slug, claimed.target, parts[number], claimed.created_at, number)
+            provider_message_id = await self._call(provider, letter)
+            if number + 1 == len(parts):
+                break
+            advance = partial(
+                sending.advance,
+                claimed=claimed,
+                owner=self._owner,
+                parts_sent=number + 1,
+                lease_seconds=self._lease,
+            )
+            if not await self._record(advance):
+                return None
+        return provider_message_id
+
+    async def _call(self, provider: Provider, letter: Letter) -> str:
         crash_point("outbound.before_send")
-        letter = Letter(claimed.id, claimed.slug, claimed.target, claimed.text, claimed.created_at)
         try:
             # The call ends well before the lease does, so that nobody else is sending the same row by then.
             async with asyncio.timeout(self._lease / 2):
                 provider_message_id = await provider.send(letter)
-        except (DependencyUnavailable, TimeoutError) as error:
-            await self._retry(claimed, error)
-            return False
-        except Refused as error:
-            await self._fail(claimed, error.reason)
-            return True
+        except (DependencyUnavailable, TimeoutError, Refused):
+            raise
         except Exception as error:
-            _log.exception("provider failed unexpectedly", extra={"message_id": str(claimed.id)})
-            await self._retry(claimed, DependencyUnavailable("provider", type(error).__name__))
-            return False
+            _log.exception("provider failed unexpectedly", extra={"message_id": str(letter.id)})
+            raise DependencyUnavailable("provider", type(error).__name__) from None
         crash_point("outbound.after_send")
-        async with self._database.transaction() as conn:
-            settled = await sending.settle_sent(conn, claimed, self._owner, provider_message_id)
-        crash_point("outbound.after_settle")
-        self._count(claimed, "sent" if settled else "overtaken")
-        return True
+        return provider_message_id
 
-    async def _retry(self, claimed: Claimed, error: DependencyUnavailable | TimeoutError) -> None:
+    async def _record(self, write: Callable[[Connection], Awaitable[T]]) -> T:
+        """Write down what the provider accepted, as long as the lease lasts: unrecorded, it would be sent again."""
+        deadline = asyncio.get_running_loop().time() + self._lease / 2
+        while True:
+            try:
+                async with self._database.transaction() as conn:
+                    return await write(conn)
+            except DependencyUnavailable:
+                if asyncio.get_running_loop().time() >= deadline:
+                    raise
+                await asyncio.sleep(_RECORD_PAUSE)
+
+    async def _again(self, claimed: Claimed, error: DependencyUnavailable | TimeoutError) -> bool:
+        """Give the row back for another try, unless there is none or there must be none. True when it is settled."""
         kind, wish = (error.kind, error.retry_after) if isinstance(error, DependencyUnavailable) else ("timeout", None)
+        if claimed.once_only and kind not in NOT_ACCEPTED:
+            await self._record(lambda conn: sending.settle_unknown(conn, claimed, self._owner, kind))
+            self._count(claimed, "unknown")
+            _log.warning("message may or may not have been sent", extra={"message_id": str(claimed.id), "kind": kind})
+            return True
         delay = delay_after(claimed.attempt, wish, self._jitter())
         if delay is None:
             await self._fail(claimed, kind)
-            return
-        async with self._database.transaction() as conn:
-            await sending.settle_retry(conn, claimed, self._owner, kind, delay)
+            return True
+        await self._record(lambda conn: sending.settle_retry(conn, claimed, self._owner, kind, delay))
         self._count(claimed, "retry")
+        return False
 
     async def _fail(self, claimed: Claimed, kind: str) -> None:
         """Dead-letter, then close the row: a crash in between makes a second dead letter, never a lost one."""
@@ -116,14 +170,17 @@ class Delivery:
             text=claimed.text,
             created_at=claimed.created_at,
         )
-        await self._producer.send(
-            topics.OUTBOUND_DEAD,
-            key=outbound_key(claimed.instance_id, claimed.target),
-            value=message.encode(),
-            headers=((envelope.ERROR, kind.encode()), (envelope.ATTEMPTS, b"%d" % claimed.attempt)),
-        )
-        async with self._database.transaction() as conn:
-            await sending.settle_failed(conn, claimed, self._owner, kind)
+        try:
+            await self._producer.send(
+                topics.OUTBOUND_DEAD,
+                key=outbound_key(claimed.instance_id, claimed.target),
+                value=message.encode(),
+                headers=((envelope.ERROR, kind.encode()), (envelope.ATTEMPTS, b"%d" % claimed.attempt)),
+            )
+        except DeadLetter as error:
+            # Too large for a record: the row alone shows it.
+            _log.warning("dead letter not written", extra={"message_id": str(claimed.id), "kind": error.kind})
+        await self._record(lambda conn: sending.settle_failed(conn, claimed, self._owner, kind))
         self._count(claimed, "failed")
         _log.warning("message failed for good", extra={"message_id": str(claimed.id), "kind": kind})
 

@@ -109,6 +109,12 @@ class Dispatcher(Loop):
         except DependencyUnavailable as error:
             _log.warning("delivery postponed", extra={"message_id": str(message_id), "reason": str(error)})
             return None
+        except Exception as error:
+            # The row stays as it is, and is taken up again after its lease; this worker has others to deliver.
+            _log.error(
+                "delivery failed unforeseen", extra={"message_id": str(message_id), "kind": type(error).__name__}
+            )
+            return None
         finally:
             self._in_flight.dec()
             self._known.discard(message_id)

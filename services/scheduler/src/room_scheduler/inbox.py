@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Final
 
 from prometheus_client import CollectorRegistry
-from room_common.telemetry.tracing import trace_id_of
 
 from room_common.contracts import envelope as envelopes
 from room_common.contracts import topics
 from room_common.contracts.envelope import Envelope
-from room_common.errors import DeadLetter, Refused
+from room_common.errors import DeadLetter, DependencyUnavailable, Refused
 from room_common.faults import crash_point
 from room_common.kafka.producer import Producer
 from room_common.kafka.records import Record
@@ -20,11 +21,14 @@ from room_common.postgres import replies
 from room_common.postgres.database import Database
 from room_common.postgres.replies import ReplyChannel
 from room_common.telemetry.metrics import counter
+from room_common.telemetry.tracing import trace_id_of
 from room_scheduler.domain.replies import Reply, fate, read_local
 from room_scheduler.metrics import REPLIES, TICKS
 from room_scheduler.ticker import tick_record
 
 _log = logging.getLogger(__name__)
+_TRIES: Final = 3
+_PAUSE: Final = 0.2
 
 READERS: Mapping[str, Callable[[bytes], Reply]] = {"local": read_local}
 """How the body of each channel is read."""
@@ -46,9 +50,22 @@ class Inbox:
         """Take each reply in turn. Raises ``DependencyUnavailable``; the batch is then handled again."""
         for record in records:
             try:
-                await self._take(record)
+                await self._try(record)
             except DeadLetter as error:
                 await self._bury(record, error)
+
+    async def _try(self, record: Record) -> None:
+        """Take one reply. What fails unforeseen is tried again, then parked: it must not hold up those behind it."""
+        for _ in range(_TRIES):
+            try:
+                return await self._take(record)
+            except (DeadLetter, DependencyUnavailable):
+                raise
+            except Exception as error:
+                # Without its text, which may repeat what a person wrote.
+                _log.error("reply failed unforeseen", extra={"kind": type(error).__name__})
+                await asyncio.sleep(_PAUSE)
+        raise DeadLetter("unforeseen")
 
     async def _take(self, record: Record) -> None:
         envelope = envelopes.decode(record)

@@ -48,7 +48,6 @@ class Ticker(Loop):
         self._database = database
         self._producer = producer
         self._settings = settings
-        self._expected = 0
         self._ticks = counter(registry, TICKS).labels("pending")
         self._delay = histogram(registry, FIRE_DELAY)
         self._last = gauge(registry, LAST_TICK)
@@ -77,14 +76,16 @@ class Ticker(Loop):
         self._delay.observe(max(0.0, now - tick.seq * self._settings.tick_seconds))
         crash_point("scheduler.after_win")
         emitted = await self._emit(tick)
-        self._expected = emitted
         self._due.set(emitted)
+        if emitted != tick.expected:
+            async with self._database.transaction() as conn:
+                await clock.note_rooms(conn, emitted)
         if emitted:
             _log.info("tick emitted", extra={"seq": tick.seq, "rooms": emitted})
 
     async def _emit(self, tick: Tick) -> int:
         page = self._settings.page
-        pause = pause_between_pages(self._settings.tick_seconds, self._settings.spread, page, self._expected)
+        pause = pause_between_pages(self._settings.tick_seconds, self._settings.spread, page, tick.expected)
         emitted, after = 0, None
         while True:
             async with self._database.transaction() as conn:

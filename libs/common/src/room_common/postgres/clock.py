@@ -10,10 +10,14 @@ from room_common.postgres.database import Connection
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A tick that this process won. ``seq`` is floor(database time / interval)."""
+    """A tick that this process won. ``seq`` is floor(database time / interval).
+
+    ``expected``: rooms that the last finished tick woke, whoever emitted it.
+    """
 
     seq: int
     now: datetime
+    expected: int = 0
 
 
 async def seconds_to_next(conn: Connection, interval: float) -> float:
@@ -37,9 +41,14 @@ async def win_tick(conn: Connection, interval: float) -> Tick | None:
         update scheduler_clock set seq = t.seq, emitted_at = t.now
         from (select floor(extract(epoch from clock_timestamp()) / %s)::bigint as seq, clock_timestamp() as now) t
         where id = 1 and (t.seq > scheduler_clock.seq or t.seq < scheduler_clock.seq - 10)
-        returning t.seq, t.now
+        returning t.seq, t.now, scheduler_clock.rooms
         """,
         (interval,),
     )
     row = await cursor.fetchone()
-    return None if row is None else Tick(row["seq"], row["now"])
+    return None if row is None else Tick(row["seq"], row["now"], row["rooms"])
+
+
+async def note_rooms(conn: Connection, rooms: int) -> None:
+    """Remember how many rooms a finished tick woke."""
+    await conn.execute("update scheduler_clock set rooms = %s where id = 1", (rooms,))

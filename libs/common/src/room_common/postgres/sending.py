@@ -9,7 +9,7 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
@@ -24,9 +24,20 @@ _NO_EARLIER = """
 """
 
 
+_ONCE_ONLY = """
+    exists (
+        select from instance_channels c
+        where c.instance_id = m.instance_id and c.channel_type = m.channel and c.delivery = 'at_most_once')
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """A row that this process may deliver now. ``attempt`` counts from 1 and fences the settlement."""
+    """A row that this process may deliver now. ``attempt`` counts from 1 and fences the settlement.
+
+    ``parts_sent`` parts of the text were accepted by earlier attempts. ``once_only``: what may have been accepted is
+    never sent again.
+    """
 
     id: UUID
     instance_id: UUID
@@ -34,8 +45,10 @@ class Claimed:
     cycle_id: UUID | None
     channel: str
     target: str
-    text: str
+    text: str = field(repr=False)
     attempt: int
+    parts_sent: int
+    once_only: bool
     created_at: datetime
     trace_id: str | None
 
@@ -55,7 +68,7 @@ async def claim(conn: Connection, message_id: UUID, owner: str, lease_seconds: f
           and ((m.status in ('queued', 'published') and m.next_attempt_at <= now())
                or (m.status = 'sending' and m.lease_until < now() and not {_ONCE_ONLY}))
         returning m.id, m.instance_id, i.slug, m.cycle_id, m.channel, m.target, m.text, m.attempts as attempt,
-                  m.created_at, m.trace_id
+                  m.parts_sent, {_ONCE_ONLY} as once_only, m.created_at, m.trace_id
         """,
         {"id": message_id, "owner": owner, "lease": lease_seconds},
     )
@@ -63,27 +76,43 @@ async def claim(conn: Connection, message_id: UUID, owner: str, lease_seconds: f
     return None if row is None else Claimed(**row)
 
 
-_ONCE_ONLY = """
-    exists (
-        select from instance_channels c
-        where c.instance_id = m.instance_id and c.channel_type = m.channel and c.delivery = 'at_most_once')
-"""
+async def advance(conn: Connection, claimed: Claimed, owner: str, parts_sent: int, lease_seconds: float) -> bool:
+    """Record that the provider accepted the first ``parts_sent`` parts, and renew the lease for the next one.
+
+    False when the row went on without this attempt: nothing more may be sent.
+    """
+    cursor = await conn.execute(
+        f"""
+        update outbound_messages m
+        set parts_sent = %(parts)s, lease_until = now() + make_interval(secs => %(lease)s)
+        where {_MINE}
+        """,
+        {**_mine(claimed, owner), "parts": parts_sent, "lease": lease_seconds},
+    )
+    return cursor.rowcount == 1
 
 
-async def settle_sent(conn: Connection, claimed: Claimed, owner: str, provider_message_id: str) -> bool:
-    """Record the provider's acceptance. False when the row went on without this attempt."""
-    if not await _settle(
-        conn,
-        claimed,
-        owner,
-        "status = 'sent', sent_at = now(), error = null, provider_message_id = %(value)s",
-        provider_message_id,
-    ):
-        return False
+async def settle_sent(conn: Connection, claimed: Claimed, owner: str, provider_message_id: str) -> float | None:
+    """Record the provider's acceptance. Returns seconds since the message was queued; None when the row went on
+    without this attempt.
+    """
+    cursor = await conn.execute(
+        f"""
+        update outbound_messages m
+        set lease_owner = null, lease_until = null, status = 'sent', sent_at = now(), error = null,
+            provider_message_id = %(value)s
+        where {_MINE}
+        returning extract(epoch from now() - m.created_at)::float8 as age
+        """,
+        {**_mine(claimed, owner), "value": provider_message_id},
+    )
+    row = await cursor.fetchone()
+    if row is None:
+        return None
     await activity.append(
         conn, claimed.instance_id, "message_sent", f"message sent on {claimed.channel}", cycle_id=claimed.cycle_id
     )
-    return True
+    return float(row["age"])
 
 
 async def settle_retry(conn: Connection, claimed: Claimed, owner: str, error: str, delay_seconds: float) -> bool:
@@ -113,11 +142,12 @@ async def settle_failed(conn: Connection, claimed: Claimed, owner: str, error: s
     return True
 
 
-async def release(conn: Connection, claimed: Claimed, owner: str) -> bool:
-    """Give back a row whose provider was never called: this attempt does not count."""
-    return await _settle(
-        conn, claimed, owner, "status = 'published', attempts = m.attempts - 1, error = %(value)s", None
-    )
+async def settle_unknown(conn: Connection, claimed: Claimed, owner: str, error: str) -> bool:
+    """The provider may or may not have accepted the message, and the channel wants nothing twice: close the row."""
+    if not await _settle(conn, claimed, owner, "status = 'unknown', error = %(value)s", error):
+        return False
+    await _append_unknown(conn, claimed.instance_id, claimed.channel, claimed.cycle_id)
+    return True
 
 
 async def expire_once_only(conn: Connection) -> Sequence[UUID]:
@@ -134,15 +164,19 @@ async def expire_once_only(conn: Connection) -> Sequence[UUID]:
     )
     rows = await cursor.fetchall()
     for row in rows:
-        await activity.append(
-            conn,
-            row["instance_id"],
-            "message_failed",
-            f"a message on {row['channel']} may or may not have been sent; it is not sent again",
-            severity="error",
-            cycle_id=row["cycle_id"],
-        )
+        await _append_unknown(conn, row["instance_id"], row["channel"], row["cycle_id"])
     return [row["id"] for row in rows]
+
+
+async def _append_unknown(conn: Connection, instance_id: UUID, channel: str, cycle_id: UUID | None) -> None:
+    await activity.append(
+        conn,
+        instance_id,
+        "message_failed",
+        f"a message on {channel} may or may not have been sent; it is not sent again",
+        severity="error",
+        cycle_id=cycle_id,
+    )
 
 
 async def due(conn: Connection, limit: int) -> Sequence[UUID]:
@@ -175,14 +209,18 @@ async def next_of_target(conn: Connection, claimed: Claimed) -> UUID | None:
     return None if row is None else row["id"]
 
 
+_MINE = "m.id = %(id)s and m.status = 'sending' and m.lease_owner = %(owner)s and m.attempts = %(attempt)s"
+
+
+def _mine(claimed: Claimed, owner: str) -> dict[str, object]:
+    return {"id": claimed.id, "owner": owner, "attempt": claimed.attempt}
+
+
 async def _settle(
     conn: Connection, claimed: Claimed, owner: str, change: str, value: str | None, delay: float = 0.0
 ) -> bool:
     cursor = await conn.execute(
-        f"""
-        update outbound_messages m set lease_owner = null, lease_until = null, {change}
-        where m.id = %(id)s and m.status = 'sending' and m.lease_owner = %(owner)s and m.attempts = %(attempt)s
-        """,
-        {"id": claimed.id, "owner": owner, "attempt": claimed.attempt, "value": value, "delay": delay},
+        f"update outbound_messages m set lease_owner = null, lease_until = null, {change} where {_MINE}",
+        {**_mine(claimed, owner), "value": value, "delay": delay},
     )
     return cursor.rowcount == 1

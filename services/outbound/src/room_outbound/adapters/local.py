@@ -15,6 +15,8 @@ _TIMEOUT: Final = 10.0
 class LocalInbox:
     """Posts to the inbox's ``/v1/messages``, which keeps one message per id."""
 
+    longest: int | None = None
+
     def __init__(self, base_url: str, client: httpx.AsyncClient | None = None) -> None:
         self._url = f"{base_url.rstrip('/')}/v1/messages"
         self._client = client or httpx.AsyncClient(timeout=_TIMEOUT, trust_env=False)
@@ -29,11 +31,13 @@ class LocalInbox:
             "created_at": letter.created_at.isoformat(),
         }
         try:
-            answer = await self._client.post(self._url, json=body, headers={"Idempotency-Key": str(letter.id)})
+            answer = await self._client.post(self._url, json=body, headers={"Idempotency-Key": letter.key})
+        except (httpx.ConnectError, httpx.ConnectTimeout):
+            raise DependencyUnavailable("provider", "connect") from None
         except httpx.TimeoutException:
             raise DependencyUnavailable("provider", "timeout") from None
         except httpx.HTTPError:
-            raise DependencyUnavailable("provider", "connect") from None
+            raise DependencyUnavailable("provider", "reset") from None
         return _message_id(answer)
 
     async def close(self) -> None:

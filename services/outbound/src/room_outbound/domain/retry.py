@@ -12,6 +12,10 @@ MAX_ATTEMPTS: Final = len(DELAYS) + 1
 LONGEST_WISH: Final = 3600.0
 """Seconds of a provider's Retry-After that are honoured at most."""
 
+NOT_ACCEPTED: Final = frozenset({"connect", "rate_limit"})
+"""Kinds of failure after which the provider certainly has not accepted the message: even a channel that wants nothing
+twice may try again. After any other (a time-out, a reset, a 5xx) it may have."""
+
 
 def delay_after(attempt: int, retry_after: float | None, jitter: float) -> float | None:
     """Seconds until the next try after try number ``attempt`` failed, or None when that was the last one.
