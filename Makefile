@@ -14,7 +14,7 @@ LOCK := $(BIN)/uv --system-certs pip compile --quiet --no-header --no-annotate -
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: help demo up test test-fast check fmt documents bench-ingest clean lock
+.PHONY: help demo up test test-fast fuzz check fmt documents bench-ingest clean lock
 
 help: ## List the targets
 	@echo "Targets (Python 3.11 or later is needed; PYTHON=... names another one than python3):"
@@ -31,6 +31,9 @@ test: $(VENV)/.dev ## Run all tests, on Apache Kafka where Java and Maven are th
 
 test-fast: $(VENV)/.dev ## Run the tests that kill no process, on parts from wheels
 	@ROOM_TEST_PARTS=wheels $(BIN)/pytest -m "not chaos" $(ARGS)
+
+fuzz: $(VENV)/.fuzz ## Fuzz what reads bytes from outside, guided by coverage where atheris runs (SECONDS=60)
+	@$(BIN)/python -m room_testing.fuzz tests/fuzz/corpus --seconds $(or $(SECONDS),60)
 
 check: $(VENV)/.dev ## Check format, lint, types, import rules and the rules of this repository
 	@$(BIN)/ruff format --check .
@@ -59,6 +62,7 @@ lock: $(VENV)/.made ## Pin the newest versions that requirements/*.in allow
 	$(LOCK) requirements/runtime.in -o requirements/runtime.txt --upgrade
 	$(LOCK) requirements/local.in -o requirements/local.txt --upgrade
 	$(LOCK) requirements/dev.in -o requirements/dev.txt --upgrade
+	$(LOCK) requirements/fuzz.in -o requirements/fuzz.txt --upgrade
 
 # Installing. uv is fast but can't always reach the index as pip is configured to; then pip does the same.
 define install
@@ -85,4 +89,10 @@ $(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt $(TEST_PACKAGES:=/pyproject.
 	@echo "installing what tests and checks need"
 	@$(call install,-r requirements/runtime.txt -r requirements/local.txt -r requirements/dev.txt)
 	@$(call install,--no-build-isolation --no-deps $(TEST_PACKAGES:%=-e %))
+	@touch $@
+
+# There are wheels of atheris for Linux on x86-64 only; elsewhere the fuzzer does without.
+$(VENV)/.fuzz: $(VENV)/.dev requirements/fuzz.txt
+	@echo "installing the fuzzer"
+	@$(call install,-r requirements/fuzz.txt) || echo "atheris can't be installed here: inputs are mutated at random instead"
 	@touch $@
