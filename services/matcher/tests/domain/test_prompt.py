@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from room_common.contracts.envelope import KEPT_HEADERS
 from room_common.domain.decoding import Decoded, decode_payload
 from room_common.domain.fence import fenced_blocks
 from room_common.domain.jsonview import Json, storable_text
-from room_matcher.domain.prompt import CRITERION_HEADING, PROMPT_VERSION, SYSTEM, Delivery, memory_key
+from room_matcher.domain.prompt import CRITERION_HEADING, EVENT_HEADERS, PROMPT_VERSION, SYSTEM, Delivery, memory_key
 
 NONCE = "0123456789abcdef"
 PAYLOAD: Json = {"action": "completed", "url": "https://api.github.com/x", "conclusion": "failure", "big": 2**80}
@@ -34,6 +35,10 @@ def test_the_criterion_comes_last_and_everything_before_it_is_shared() -> None:
     assert first.system == second.system == SYSTEM
     assert first.user.endswith(f"\n\n{CRITERION_HEADING}\nA build failed.")
     assert first.user.removesuffix("A build failed.") == second.user.removesuffix("La build è rossa")
+
+
+def test_every_header_that_is_shown_is_one_that_travels() -> None:
+    assert set(EVENT_HEADERS) <= KEPT_HEADERS
 
 
 def test_the_payload_is_projected_fenced_and_named() -> None:
