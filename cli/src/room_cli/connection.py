@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -35,6 +36,7 @@ class Api:
             trust_env=False,
             transport=transport,
         )
+        weakref.finalize(self, self._client.close)  # commands let go of it by ending
 
     def get(self, path: str, **parameters: object) -> Any:
         """The JSON answer of a GET; parameters that are None are left out."""

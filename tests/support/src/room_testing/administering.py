@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+import asyncio
+import socket
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from uuid import UUID
 
 import httpx
 import psycopg
+import uvicorn
 from fastapi import FastAPI
 from psycopg.rows import dict_row
 from pydantic import SecretStr
@@ -72,10 +78,10 @@ class ListedRoom:
 class Administering:
     """Use it inside ``opened``."""
 
-    def __init__(self, dsn: str, database: Database, *, keyring: Keyring = KEYRING) -> None:
+    def __init__(self, dsn: str, database: Database, *, public_url: str = PUBLIC_URL) -> None:
         self.dsn = dsn
-        urls = Urls(keyring, TokenKeys((b"\x02" * 32,)), PUBLIC_URL)
-        self.app: FastAPI = build(database, Applier(database, keyring, urls), urls)
+        urls = Urls(KEYRING, TokenKeys((b"\x02" * 32,)), public_url)
+        self.app: FastAPI = build(database, Applier(database, KEYRING, urls), urls)
 
     def client(self, role: str | None = "operator", **options: Any) -> httpx.AsyncClient:
         """A client of the API; None sends no token, another word than a role is sent as the token."""
@@ -192,13 +198,71 @@ async def add_callers(world: Administering) -> None:
 
 
 @asynccontextmanager
-async def opened(dsn: str, **timeouts: float) -> AsyncIterator[Administering]:
+async def opened(dsn: str, *, public_url: str = PUBLIC_URL, **timeouts: float) -> AsyncIterator[Administering]:
     """The API on a database with the current schema. ``timeouts`` are fields of ``DatabaseSettings``."""
     database = Database(DatabaseSettings.model_validate({"dsn": SecretStr(dsn), **timeouts}))
     await database.start()
     try:
-        world = Administering(dsn, database)
+        world = Administering(dsn, database, public_url=public_url)
         await add_callers(world)
         yield world
     finally:
         await database.stop()
+
+
+@contextmanager
+def served(dsn: str, public_url: str) -> Iterator[str]:
+    """The API behind a real HTTP server in a thread of its own; gives its address."""
+    started: Future[tuple[str, uvicorn.Server]] = Future()
+
+    async def serve() -> None:
+        async with opened(dsn, public_url=public_url) as world:
+            listener = socket.create_server(("127.0.0.1", 0))
+            server = uvicorn.Server(uvicorn.Config(world.app, log_config=None, lifespan="off"))
+            started.set_result((f"http://127.0.0.1:{listener.getsockname()[1]}", server))
+            await server.serve(sockets=[listener])
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), name="served-admin", daemon=True)
+    thread.start()
+    url, server = started.result(30)
+    try:
+        yield url
+    finally:
+        server.should_exit = True
+        thread.join(30)
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A request that the stand-in for ingest took."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@contextmanager
+def receiver() -> Iterator[tuple[str, list[Received]]]:
+    """A stand-in for ingest, which says ok to every POST: its address and what it took."""
+    taken: list[Received] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            taken.append(Received(self.path, {name.lower(): value for name, value in self.headers.items()}, body))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"ok":true}')
+
+        def log_message(self, *_: object) -> None:
+            """Keep quiet."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, name="receiver", daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", taken
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(10)
