@@ -51,13 +51,15 @@ def keep(fields: Fields) -> Kept:
         kept = _KEPT.get(name)
         if kept is None:
             if name == b"traceparent":
+                value = value.rstrip(_SPACE)
                 traceparent = value if _TRACEPARENT.fullmatch(value) else traceparent
                 continue
             kept, use = _use(name) if len(name) <= _MAX_NAME else ("", "none")
             if use != "as_sent":
                 if use == "hashed":
-                    found[kept] = hashed_credential(kept, value)
+                    found[kept] = hashed_credential(kept, value.rstrip(_SPACE))
                 continue
+        value = value.rstrip(_SPACE)
         text = value[:MAX_HEADER_VALUE].decode("latin-1")
         found[kept] = f"{found[kept]}, {text}"[:MAX_HEADER_VALUE] if kept in found else text
         if name == b"content-type" and content_type is None:
