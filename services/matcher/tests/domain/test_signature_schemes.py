@@ -337,6 +337,14 @@ def test_a_generic_source_that_does_not_say_how_is_not_verified() -> None:
     )
 
 
+def test_a_check_is_for_generic_sources_only() -> None:
+    check = Verify(auth_key=AuthKeyCheck())
+    headers = {"authorization": hashed_credential("authorization", b"Bearer k")}
+    assert problem(" Generic", headers, b"k", check=check) is None
+    assert problem("github", headers, b"k", check=check) is Problem.MISSING
+    assert problem("gitea", headers, b"k", check=check) is Problem.UNKNOWN_SCHEME
+
+
 # All schemes, any request.
 
 HEADERS = sorted(
