@@ -57,6 +57,8 @@ create table event_sources (
     deleted_at  timestamptz
 );
 create unique index event_sources_name on event_sources (instance_id, name) where deleted_at is null;
+-- also finds the deleted ones, when what they belong to is purged
+create index event_sources_instance on event_sources (instance_id);
 
 create table instance_channels (
     id           uuid primary key,
@@ -101,6 +103,7 @@ create table event_definitions (
 );
 create unique index event_definitions_name on event_definitions (event_source_id, name) where deleted_at is null;
 create index event_definitions_order on event_definitions (event_source_id, priority, id) where deleted_at is null;
+create index event_definitions_source on event_definitions (event_source_id);
 
 -- The ledger: one row per item of every delivery with a right-tagged token.
 create table webhook_deliveries (
@@ -144,6 +147,8 @@ declare
     made integer := 0;
     part text;
 begin
+    -- one at a time: two that make the same day would end in an error
+    perform pg_advisory_xact_lock(hashtextextended('room:partitions', 0));
     for day in select d::date from generate_series((now() at time zone 'UTC')::date - 8, (now() at time zone 'UTC')::date + 2, interval '1 day') d loop
         part := 'webhook_deliveries_' || to_char(day, 'YYYYMMDD');
         continue when to_regclass(part) is not null;
@@ -198,6 +203,9 @@ create index event_backlog_due on event_backlog (next_attempt_at, instance_id) w
 create index event_backlog_processing on event_backlog (cycle_id) where status = 'processing';
 create index event_backlog_list on event_backlog (instance_id, matched_at desc, id desc);
 create index event_backlog_all on event_backlog (matched_at desc, id desc);
+create index event_backlog_completed on event_backlog (completed_at) where status = 'completed';
+create index event_backlog_source on event_backlog (source_id);
+create index event_backlog_definition on event_backlog (event_definition_id);
 
 create table room_inbox (
     id          uuid primary key,
@@ -286,6 +294,7 @@ create index outbound_messages_open on outbound_messages (instance_id, channel, 
 create index outbound_messages_due on outbound_messages (next_attempt_at) where status in ('published', 'sending');
 create index outbound_messages_list on outbound_messages (instance_id, created_at desc, id desc);
 create index outbound_messages_all on outbound_messages (created_at desc, id desc);
+create index outbound_messages_cycle on outbound_messages (cycle_id);
 
 create table room_activity_log (
     id          uuid primary key,
@@ -297,14 +306,50 @@ create table room_activity_log (
     content     text not null,
     counts      jsonb not null default '{}',
     digest      jsonb not null default '[]',
-    event_count integer not null default 1,
+    event_count bigint not null default 1,
     cycle_id    uuid,
     occurred_at timestamptz not null default now()
 );
 create unique index room_activity_log_aged on room_activity_log (instance_id, log_type, log_date)
     where log_type in ('weekly', 'monthly');
+create index room_activity_log_daily on room_activity_log (instance_id, log_date) where log_type = 'daily';
 create index room_activity_log_list on room_activity_log (instance_id, occurred_at desc, id desc);
 create index room_activity_log_all on room_activity_log (occurred_at desc, id desc);
+
+-- The rule of aging (room_compactor.domain.aging says it in Python): two rows of one period become one, and it does not
+-- matter in which order, nor how many meet at once.
+create function room_severity_rank(severity text) returns integer language sql immutable parallel safe as $$
+    select case severity when 'error' then 0 when 'warning' then 1 else 2 end
+$$;
+
+create function room_merge_counts(a jsonb, b jsonb) returns jsonb language sql immutable parallel safe as $$
+    select coalesce(jsonb_object_agg(key, total), '{}')
+    from (
+        select key, sum((value #>> '{}')::numeric) as total
+        from (select * from jsonb_each(a) union all select * from jsonb_each(b)) c
+        where jsonb_typeof(value) = 'number'
+        group by key) t
+$$;
+
+-- The first 50 entries of both by (severity, time, id).
+create function room_merge_digest(a jsonb, b jsonb) returns jsonb language sql immutable parallel safe as $$
+    select coalesce(jsonb_agg(entry order by position), '[]')
+    from (
+        select entry, row_number() over (order by room_severity_rank(entry ->> 'severity'),
+            entry ->> 'occurred_at' collate "C", entry ->> 'id' collate "C") as position
+        from jsonb_array_elements(a || b) e (entry)) t
+    where position <= 50
+$$;
+
+-- For people: the counts, and the five entries that matter most.
+create function room_aged_content(counts jsonb, digest jsonb) returns text language sql immutable parallel safe as $$
+    select concat_ws(E'\n',
+        (select string_agg(key || ' ' || value, ', ' order by key collate "C") from jsonb_each_text(counts)),
+        (select string_agg(
+            concat_ws(' ', entry ->> 'severity', left(entry ->> 'occurred_at', 16) || 'Z', entry ->> 'content'),
+            E'\n' order by position)
+         from jsonb_array_elements(digest) with ordinality d (entry, position) where position <= 5))
+$$;
 
 create table token_usage (
     instance_id uuid not null references instances (id),
@@ -314,6 +359,7 @@ create table token_usage (
     tokens      bigint not null default 0,
     primary key (instance_id, day, tier)
 );
+create index token_usage_day on token_usage (day);
 
 create table api_tokens (
     sha256     bytea primary key check (octet_length(sha256) = 32),
@@ -342,6 +388,18 @@ create table scheduler_clock (
     rooms      integer not null default 0
 );
 insert into scheduler_clock values (1, 0, now());
+
+-- Which daily jobs of the compactors are done; a day without finished_at is worked on, or waits for a compactor.
+create table job_runs (
+    job         text not null,
+    -- the day in UTC that the run is for
+    day         date not null,
+    started_at  timestamptz not null default now(),
+    finished_at timestamptz,
+    -- the process that found nothing left to do
+    worker      text,
+    primary key (job, day)
+);
 
 create table service_state (
     service     text not null,
