@@ -47,8 +47,8 @@ _STYLES = {
 class Column:
     """One column: its title, the value's key, and how it is written.
 
-    The ``wide`` column takes what space is left. Where it would get less than a glance's worth, columns that may be
-    left out are, the one with the highest ``spare`` first; JSON has all.
+    The one ``wide`` column is cut to what space is left. Where that would be less than a glance's worth, columns that
+    may be left out are, the one with the highest ``spare`` first; JSON has all.
     """
 
     title: str
@@ -68,7 +68,9 @@ def show(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, as_jso
         console.print(empty, markup=False, soft_wrap=True)
         return
     cells = {column.key: [one_line(column.write(row.get(column.key))) for row in rows] for column in columns}
-    kept = _fitting(columns, cells, console.width)
+    longest = {column.key: max(map(cell_len, (column.title, *cells[column.key]))) for column in columns}
+    kept = _fitting(columns, longest, console.width)
+    taken = sum(_GAP + (0 if column.wide else longest[column.key]) for column in kept) - _GAP
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in kept:
         table.add_column(
@@ -76,21 +78,19 @@ def show(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, as_jso
             no_wrap=True,
             overflow="ellipsis",
             justify="right" if column.right else "left",
-            ratio=1 if column.wide else None,
+            max_width=max(1, console.width - taken) if column.wide else None,
         )
-    table.expand = any(column.wide for column in kept)
     for line in zip(*(cells[column.key] for column in kept), strict=True):
         table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in line))
     console.print(table)
 
 
-def _fitting(columns: Sequence[Column], cells: Mapping[str, Sequence[str]], width: int) -> list[Column]:
-    needed = {}
-    for column in columns:
-        longest = max(cell_len(text) for text in (column.title, *cells[column.key]))
-        needed[column.key] = min(longest, _GLANCE) if column.wide else longest
+def _fitting(columns: Sequence[Column], longest: Mapping[str, int], width: int) -> list[Column]:
+    def needed(column: Column) -> int:
+        return _GAP + (min(longest[column.key], _GLANCE) if column.wide else longest[column.key])
+
     kept = list(columns)
-    while sum(needed[column.key] + _GAP for column in kept) - _GAP > width:
+    while sum(map(needed, kept)) - _GAP > width:
         spare = max(kept, key=lambda column: column.spare)
         if not spare.spare:
             break
