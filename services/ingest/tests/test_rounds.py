@@ -18,9 +18,11 @@ from prometheus_client import CollectorRegistry
 
 from room_ingest import rounds as module
 from room_ingest.cluster import Link
+from room_ingest.domain.record_format import headers
 from room_ingest.metrics import IngestMetrics
 from room_ingest.produce import ProduceAnswer, ProduceRequest, Result
 from room_ingest.rounds import Rounds
+from room_ingest.sink import Parcel
 
 TOPIC = "t"
 NOT_LEADER, NOT_ENOUGH_REPLICAS, OUT_OF_ORDER, TOO_LARGE, DENIED, DUPLICATE = 6, 19, 45, 10, 29, 46
@@ -121,6 +123,17 @@ class ScriptLink:
         self.script.given_up += 1
 
 
+class Told(Parcel):
+    """A record that tells ``told``."""
+
+    def __init__(self, value: bytes, spread: int, told: Callable[[bool], None]) -> None:
+        self.key, self.value, self.headers, self.spread = b"k", value, headers([("n", b"v")]), spread
+        self.told = told
+
+    def done(self, written: bool) -> None:
+        self.told(written)
+
+
 class Bench:
     """Rounds on a script, with the outcomes of what was submitted."""
 
@@ -139,8 +152,7 @@ class Bench:
 
     def submit(self, number: int, spread: int = 0, size: int = 1) -> None:
         told = self.outcomes.setdefault(number, [])
-        value = b"%d" % number + b" " * size
-        self.rounds.lanes[TOPIC].submit(spread, b"k", value, [("n", b"v")], told.append)
+        self.rounds.lanes[TOPIC].submit(Told(b"%d" % number + b" " * size, spread, told.append))
 
     async def ready(self) -> None:
         async with asyncio.timeout(5):
@@ -355,12 +367,15 @@ async def test_an_answer_that_comes_too_late_tells_nobody_twice(make_bench: Make
     bench = await make_bench(script, acknowledge=0.1)
     bench.submit(0)
     await bench.settled()
+    bench.submit(1)  # would queue up behind the late one
+    assert bench.outcomes == {0: [False], 1: [False]}
     assert script.hold is not None
     script.hold.set()
-    bench.submit(1)
+    await asyncio.sleep(0.02)
+    bench.submit(2)
     await bench.settled()
     await asyncio.sleep(0.02)
-    assert bench.outcomes == {0: [False], 1: [True]}
+    assert bench.outcomes == {0: [False], 1: [False], 2: [True]}
     assert sequences(script) == [(1001, 0, 1), (1001, 1, 1)]
 
 
@@ -420,7 +435,7 @@ async def test_a_caller_that_raises_spoils_no_other(make_bench: MakeBench) -> No
     def broken(written: bool) -> None:
         raise ValueError
 
-    bench.rounds.lanes[TOPIC].submit(0, b"k", b"v", [], broken)
+    bench.rounds.lanes[TOPIC].submit(Told(b"v", 0, broken))
     bench.submit(1)
     await bench.settled()
     assert bench.values == [True]

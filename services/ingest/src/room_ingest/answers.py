@@ -30,6 +30,8 @@ def _error(name: str, status: int, *extra: bytes) -> Answer:
 
 
 OK: Final = Answer("ok", 200, b'{"ok":true}')
+OVERFLOW: Final = Answer("overflow", 200, b'{"ok":true}')
+"""Durable too, in the overflow table."""
 UNKNOWN_TOKEN: Final = Answer("unknown_token", 200, b'{"ok":true}')
 TOO_LARGE: Final = _error("payload_too_large", 200)
 BAD_REQUEST: Final = _error("bad_request", 400)
@@ -49,6 +51,7 @@ HANDSHAKE: Final = Answer("handshake", 200, b"")
 
 FIXED: Final = (
     OK,
+    OVERFLOW,
     UNKNOWN_TOKEN,
     TOO_LARGE,
     BAD_REQUEST,

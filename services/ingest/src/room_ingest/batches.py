@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import enum
 from typing import Final
 
-from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.util import calc_crc32c
 
-from room_ingest.sink import Done
+from room_ingest.domain.record_format import HEAD_BYTES, RECORD_OVERHEAD, batch, checked_part, record
+from room_ingest.sink import Parcel
 
 MAX_BATCH: Final = 900_000
 """Bytes of one batch, below ``max.message.bytes`` of our topics."""
@@ -16,17 +16,9 @@ MAX_BATCH: Final = 900_000
 NO_IDENTITY: Final = (-1, -1)
 """Producer id and epoch of a producer that is not idempotent."""
 
-Item = tuple[bytes, bytes, list[tuple[str, bytes]], Done, float]
-"""Key, value, headers, what to call, and when it came (seconds of the loop's clock)."""
 
-
-class Place(enum.Enum):
-    """Where a partition stands."""
-
-    REST = enum.auto()
-    READY = enum.auto()
-    FLIGHT = enum.auto()
-    TROUBLE = enum.auto()
+REST, READY, FLIGHT, TROUBLE = range(4)
+"""Where a partition stands. Plain numbers: an enum's members cost on every record."""
 
 
 class Batch:
@@ -34,7 +26,7 @@ class Batch:
 
     __slots__ = ("items", "raw", "told")
 
-    def __init__(self, raw: bytes, items: list[Item]) -> None:
+    def __init__(self, raw: bytes, items: list[Parcel]) -> None:
         self.raw = raw
         self.items = items
         self.told = 0
@@ -43,16 +35,18 @@ class Batch:
 class Partition:
     """One partition: what waits for the next round, and the batch that is not acknowledged yet."""
 
-    __slots__ = ("batch", "index", "limit", "node", "pending", "place", "sequence", "topic")
+    __slots__ = ("batch", "index", "limit", "node", "pending", "place", "sequence", "stalled", "topic")
 
     def __init__(self, topic: bytes, index: int) -> None:
         self.topic = topic
         self.index = index
-        self.pending: list[Item] = []
+        self.pending: list[Parcel] = []
         self.batch: Batch | None = None
         self.sequence = 0
         self.limit = MAX_BATCH
-        self.place = Place.REST
+        self.place = REST
+        self.stalled = False
+        """A record became late here, and none was written since."""
         self.node: Node | None = None
 
 
@@ -68,27 +62,33 @@ class Node:
 
 
 def build(partition: Partition, identity: tuple[int, int], now_ms: int) -> None:
-    """Move what waits, as far as it fits, into the partition's batch."""
+    """Move what waits, as far as it fits, into the partition's batch. The first record fits whatever its size."""
     pending = partition.pending
+    room = partition.limit - HEAD_BYTES
+    pieces: list[bytes] = []
+    count = 0
+    for parcel in pending:
+        key, value, headers = parcel.key, parcel.value, parcel.headers
+        room -= len(key) + len(value) + len(headers) + RECORD_OVERHEAD
+        if room < 0 and count:
+            break
+        pieces += record(count, key, value, headers)
+        count += 1
+    taken = pending if count == len(pending) else pending[:count]
     idempotent = identity != NO_IDENTITY
     sequence = partition.sequence if idempotent else -1
-    builder = DefaultRecordBatchBuilder(2, 0, 0, *identity, sequence, partition.limit)
-    count = 0
-    for key, value, headers, _, _ in pending:
-        if builder.append(count, now_ms, key, value, headers) is None:
-            break  # never the first one: a builder takes that whatever its size
-        count += 1
+    checked = checked_part(count, now_ms, identity, sequence, b"".join(pieces))
     partition.pending = pending[count:]
-    partition.batch = Batch(bytes(builder.build()), pending[:count])
+    partition.batch = Batch(batch(checked, calc_crc32c(checked)), taken)
     if idempotent:
         partition.sequence = (sequence + count) & 0x7FFF_FFFF
 
 
-def older(items: list[Item], start: int, late: float) -> int:
-    """How many items from ``start`` on were born before ``late``."""
+def older(parcels: list[Parcel], start: int, late: float) -> int:
+    """How many parcels from ``start`` on were born before ``late``."""
     count = 0
-    for item in items[start:] if start else items:
-        if item[4] > late:
+    for parcel in parcels[start:] if start else parcels:
+        if parcel.born > late:
             break
         count += 1
     return count

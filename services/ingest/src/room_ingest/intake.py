@@ -1,11 +1,11 @@
-"""What a request means: tag, handshakes, limits, then a record to Kafka and the answer once it is acknowledged."""
+"""What a request means: tag, handshakes, limits, then a record to Kafka and the answer once it is durable."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import time
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 from aiokafka.partitioner import murmur2
@@ -15,12 +15,12 @@ from room_ingest import answers
 from room_ingest.answers import Answer
 from room_ingest.domain import handshakes
 from room_ingest.domain.limits import TokenBucket
-from room_ingest.domain.request_headers import keep, record_headers
+from room_ingest.domain.request_headers import keep, record_headers, token_header
 from room_ingest.domain.routes import Route, parse_target
 from room_ingest.exchange import Exchange
 from room_ingest.metrics import IngestMetrics
 from room_ingest.settings import HttpSettings
-from room_ingest.sink import RecordSink
+from room_ingest.sink import Parcel, RecordSink, Stored
 
 _MAX_SENDERS: Final = 50_000
 _OVERHEAD: Final = 1024
@@ -29,15 +29,22 @@ _OVERHEAD: Final = 1024
 access = structlog.get_logger("room_ingest.access")
 
 
+class Refuge(Protocol):
+    """Where records go that Kafka does not acknowledge in time."""
+
+    def take(self, topic: str, parcel: Parcel, stored: Stored) -> bool:
+        """Take a record and call ``stored`` once, later. False: it is not taken."""
+
+
 class Sender:
     """What is remembered of one right-tagged token: its record key, and how much of it is in hand."""
 
-    __slots__ = ("bucket", "channel", "digest", "handshakes", "in_flight", "key", "route", "sink", "spread")
+    __slots__ = ("bucket", "channel", "handshakes", "in_flight", "key", "route", "sink", "spread", "token")
 
     def __init__(self, route: Route, sink: RecordSink) -> None:
         digest = token_digest(route.token)
-        self.digest = digest.hex().encode("ascii")
-        self.key = self.digest if route.name == "channels" else record_key(digest)
+        self.token = token_header(digest)
+        self.key = digest.hex().encode("ascii") if route.name == "channels" else record_key(digest)
         self.spread = murmur2(self.key) & 0x7FFF_FFFF
         self.route = route.name
         self.handshakes = route.name == "webhooks"
@@ -45,6 +52,36 @@ class Sender:
         self.sink = sink
         self.in_flight = 0
         self.bucket: TokenBucket | None = None
+
+
+class _Submission(Parcel):
+    """The record of one request, until it is answered."""
+
+    __slots__ = ("_exchange", "_intake", "_sender", "size")
+
+    def __init__(self, intake: Intake, exchange: Exchange, sender: Sender, headers: bytes) -> None:
+        self._intake = intake
+        self._exchange = exchange
+        self._sender = sender
+        self.key = sender.key
+        self.spread = sender.spread
+        self.value = exchange.body
+        self.headers = headers
+        self.size = len(exchange.body) + _OVERHEAD
+
+    def done(self, written: bool) -> None:
+        if written:
+            self._settle(answers.OK)
+        elif not self._intake.shelter(self._sender.sink.topic, self, self._stored):
+            self._settle(answers.UNAVAILABLE)
+
+    def _stored(self, stored: bool) -> None:
+        self._settle(answers.OVERFLOW if stored else answers.UNAVAILABLE)
+
+    def _settle(self, answer: Answer) -> None:
+        self._intake.settled(self._sender, self.size)
+        exchange = self._exchange
+        exchange.answer(answers.TOO_LARGE if exchange.too_large and answer.status == 200 else answer)
 
 
 class Intake:
@@ -58,12 +95,14 @@ class Intake:
         replies: RecordSink,
         metrics: IngestMetrics,
         loop: asyncio.AbstractEventLoop,
+        refuge: Refuge | None = None,
     ) -> None:
         self._settings = settings
         self._keys = keys
         self._webhooks = webhooks
         self._replies = replies
         self._metrics = metrics
+        self._refuge = refuge
         self._now = loop.time
         self._senders: dict[bytes, Sender] = {}
         self._bytes = 0
@@ -131,31 +170,30 @@ class Intake:
             exchange.answer(refusal)
 
     def _publish(self, exchange: Exchange, sender: Sender, query: bytes) -> None:
-        body = exchange.body
         headers = record_headers(
             keep(exchange.fields),
-            token_hex=sender.digest,
+            token=sender.token,
             received_at_us=time.time_ns() // 1000,
             randomness=os.urandom(32),
             query=query,
             too_large=exchange.too_large,
             channel=sender.channel,
         )
-        size = len(body) + _OVERHEAD
-
-        def done(written: bool) -> None:
-            sender.in_flight -= 1
-            self._metrics.in_flight -= 1
-            self._bytes -= size
-            if not written:
-                exchange.answer(answers.UNAVAILABLE)
-            else:
-                exchange.answer(answers.TOO_LARGE if exchange.too_large else answers.OK)
-
+        submission = _Submission(self, exchange, sender, headers)
         sender.in_flight += 1
         self._metrics.in_flight += 1
-        self._bytes += size
-        sender.sink.submit(sender.spread, sender.key, body, headers, done)
+        self._bytes += submission.size
+        sender.sink.submit(submission)
+
+    def shelter(self, topic: str, parcel: Parcel, stored: Stored) -> bool:
+        """Whether a record that Kafka did not acknowledge found another place."""
+        return self._refuge is not None and self._refuge.take(topic, parcel, stored)
+
+    def settled(self, sender: Sender, size: int) -> None:
+        """A record is no longer in hand."""
+        sender.in_flight -= 1
+        self._metrics.in_flight -= 1
+        self._bytes -= size
 
     def _admit(self, sender: Sender, size: int) -> Answer | None:
         settings = self._settings

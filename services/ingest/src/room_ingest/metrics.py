@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from room_common.telemetry.metrics import Metric, define
-from room_ingest.answers import HANDSHAKE, OK, TOO_LARGE, UNAVAILABLE, UNKNOWN_TOKEN, Answer
+from room_ingest.answers import HANDSHAKE, OK, OVERFLOW, TOO_LARGE, UNAVAILABLE, UNKNOWN_TOKEN, Answer
 
 SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.5)
 BYTES: Final = (256.0, 1024.0, 4096.0, 16384.0, 65536.0)
@@ -22,7 +22,8 @@ ANSWERS: Final = define(
     Metric(
         "room_ingest_answers_total",
         "counter",
-        "Requests answered, by what the answer meant; ok: durable, unknown_token: wrong tag and not published.",
+        "Requests answered, by what the answer meant; ok: in Kafka, overflow: in the overflow table, "
+        "unknown_token: wrong tag and not published.",
         ("route", "answer"),
     )
 )
@@ -83,8 +84,11 @@ class RouteMetrics:
 
     def answered(self, answer: Answer, seconds: float, size: int) -> None:
         """Count one. ``answer`` is one of the fixed ones, or a handshake's echo."""
-        counted = HANDSHAKE if answer.name == HANDSHAKE.name else answer
-        self.answers[counted] = self.answers.get(counted, 0) + 1
+        answers = self.answers
+        if answer not in answers:
+            answer = HANDSHAKE if answer.name == HANDSHAKE.name else answer
+            answers.setdefault(answer, 0)
+        answers[answer] += 1
         self.seconds.observe(seconds)
         self.body.observe(size)
 
@@ -99,7 +103,7 @@ class IngestMetrics(Collector):
         self.produced: dict[str, int] = {"ok": 0, "retried": 0, "failed": 0}
         self.expired = 0
         for route in ("webhooks", "channels"):
-            self.routes[route].answers |= dict.fromkeys((OK, UNKNOWN_TOKEN, TOO_LARGE, UNAVAILABLE), 0)
+            self.routes[route].answers |= dict.fromkeys((OK, OVERFLOW, UNKNOWN_TOKEN, TOO_LARGE, UNAVAILABLE), 0)
         registry.register(self)
 
     def collect(self) -> Iterable[Family]:

@@ -25,11 +25,11 @@ from aiokafka import errors as kafka
 
 from room_common.kafka.failures import failure_kind
 from room_common.service.parts import Part
-from room_ingest.batches import NO_IDENTITY, Batch, Item, Node, Partition, Place, build, older
+from room_ingest.batches import FLIGHT, NO_IDENTITY, READY, REST, TROUBLE, Batch, Node, Partition, build, older
 from room_ingest.cluster import TRANSIENT, Cluster, Link
 from room_ingest.metrics import IngestMetrics
 from room_ingest.produce import ProduceRequest, Result
-from room_ingest.sink import Done
+from room_ingest.sink import Parcel
 
 MIN_BATCH: Final = 1024
 MAX_REQUEST: Final = 8 << 20
@@ -55,17 +55,23 @@ class Lane:
         self.partitions: list[Partition] = []
         self.problem: str | None = f"topic {topic} is not known yet"
 
-    def submit(self, spread: int, key: bytes, value: bytes, headers: list[tuple[str, bytes]], done: Done) -> None:
-        """See ``RecordSink``. Answers False at once before the topic is known."""
+    def submit(self, parcel: Parcel) -> None:
+        """See ``RecordSink``. Refuses at once before the topic is known, and what would only queue up behind a record
+        that tries whether a partition which let one become late takes any again."""
+        rounds = self._rounds
         partitions = self.partitions
-        if not partitions or self._rounds.dead is not None:
-            done(False)
+        if not partitions or rounds.dead is not None:
+            parcel.done(False)
             return
-        partition = partitions[spread % len(partitions)]
-        partition.pending.append((key, value, headers, done, self._rounds.now()))
-        self._rounds.outstanding += 1
-        if partition.place is Place.REST:
-            self._rounds.put(partition)
+        partition = partitions[parcel.spread % len(partitions)]
+        if partition.stalled and (partition.pending or partition.batch is not None):
+            parcel.done(False)
+            return
+        parcel.born = rounds.now()
+        partition.pending.append(parcel)
+        rounds.outstanding += 1
+        if partition.place == REST:
+            rounds.put(partition)
 
 
 class Rounds(Part):
@@ -146,7 +152,7 @@ class Rounds(Part):
         if node is None:
             self._trouble(partition)
             return
-        partition.place = Place.READY
+        partition.place = READY
         node.ready.append(partition)
         if node.task is None:
             node.task = self._loop.create_task(self._drain(node), name=f"kafka-rounds-{node.id}")
@@ -177,7 +183,7 @@ class Rounds(Part):
                 continue
             if partition.batch is None:
                 if not partition.pending:
-                    partition.place = Place.REST
+                    partition.place = REST
                     continue
                 if self._identity is None:
                     self._trouble(partition)
@@ -185,7 +191,7 @@ class Rounds(Part):
                 build(partition, self._identity, now_ms)
             assert partition.batch is not None
             size += len(partition.batch.raw)
-            partition.place = Place.FLIGHT
+            partition.place = FLIGHT
             parcels.append(partition)
         return parcels
 
@@ -220,6 +226,7 @@ class Rounds(Part):
             if code in (0, _DUPLICATE):
                 finished.append(partition.batch)
                 partition.batch = None
+                partition.stalled = False
                 self._next(partition)
             else:
                 self._failed(partition, partition.batch, code)
@@ -232,7 +239,7 @@ class Rounds(Part):
         if partition.pending or partition.batch is not None:
             self.put(partition)
         else:
-            partition.place = Place.REST
+            partition.place = REST
 
     # -- failures -----------------------------------------------------------------------------------------------------
 
@@ -264,7 +271,7 @@ class Rounds(Part):
             self._trouble(partition)
 
     def _trouble(self, partition: Partition) -> None:
-        partition.place = Place.TROUBLE
+        partition.place = TROUBLE
         self._troubled[partition] = None
         self._wake.set()
 
@@ -280,7 +287,7 @@ class Rounds(Part):
         self.outstanding -= len(items)
         for item in items:
             try:
-                item[3](written)
+                item.done(written)
             except Exception:
                 log.exception("an answer could not be given")
 
@@ -319,17 +326,19 @@ class Rounds(Part):
         if batch is not None:
             count = older(batch.items, batch.told, late)
             if count:
+                partition.stalled = True
                 self._tell_late(batch.items[batch.told : batch.told + count])
                 batch.told += count
-            if batch.told == len(batch.items) and partition.place is Place.TROUBLE:
+            if batch.told == len(batch.items) and partition.place == TROUBLE:
                 partition.batch = None
                 self._renew()
         count = older(partition.pending, 0, late)
         if count:
+            partition.stalled = True
             expired, partition.pending = partition.pending[:count], partition.pending[count:]
             self._tell_late(expired)
 
-    def _tell_late(self, items: list[Item]) -> None:
+    def _tell_late(self, items: list[Parcel]) -> None:
         self._metrics.expired += len(items)
         self._tell(Batch(b"", items), False)
 
@@ -389,7 +398,7 @@ class Rounds(Part):
             heir = partitions[gone.index % count]
             heir.pending += (gone.batch.items[gone.batch.told :] if gone.batch else []) + gone.pending
             gone.pending, gone.batch, gone.node = [], None, None
-            if heir.pending and heir.place is Place.REST:
+            if heir.pending and heir.place == REST:
                 self._trouble(heir)
         del partitions[count:]
         for partition in partitions:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from aiokafka.record.default_records import DefaultRecordBatch
 from prometheus_client import CollectorRegistry
 
 from room_common.contracts.envelope import Envelope, decode
 from room_common.domain.tokens import TokenKeys, make_token
 from room_common.kafka.records import Record
+from room_ingest.batches import NO_IDENTITY, Partition, build
 from room_ingest.metrics import IngestMetrics
 from room_ingest.server import Server
-from room_ingest.sink import Done
+from room_ingest.sink import Parcel
 
 KEYS = TokenKeys((b"k" * 32,))
 TOKEN = make_token(KEYS, b"t" * 24).encode()
@@ -22,31 +25,59 @@ FORGED = b"0" * 64
 CLOSED = b""
 
 
-@dataclass
 class Submitted:
-    """One record as the sink got it."""
+    """One record as the sink got it, read back with Kafka's own format."""
 
-    key: bytes
-    value: bytes
-    headers: list[tuple[str, bytes]]
-    done: Done
+    def __init__(self, parcel: Parcel) -> None:
+        self.parcel = parcel
+        self.key = parcel.key
+        self.value = parcel.value
+
+    def done(self, written: bool) -> None:
+        """Tell the request."""
+        self.parcel.done(written)
+
+    @property
+    def headers(self) -> list[tuple[str, bytes]]:
+        record = read_records([self.parcel])[0]
+        assert (record.key, record.value) == (self.key, self.value)
+        return list(record.headers)
 
     @property
     def envelope(self) -> Envelope:
         return decode(Record("t", 0, 0, 0, self.key, self.value, tuple(self.headers)))
 
 
+def plain_parcel(headers: bytes = b"\0", key: bytes = b"k", value: bytes = b"v") -> Parcel:
+    """A record that nobody waits for."""
+    parcel = Parcel()
+    parcel.key, parcel.value, parcel.headers, parcel.spread, parcel.born = key, value, headers, 0, 0.0
+    return parcel
+
+
+def read_records(parcels: Sequence[Parcel]) -> list[Any]:
+    """What aiokafka reads of a batch that was built from ``parcels``."""
+    partition = Partition(b"t", 0)
+    partition.pending = list(parcels)
+    build(partition, NO_IDENTITY, 0)
+    assert partition.batch is not None
+    batch = DefaultRecordBatch(partition.batch.raw)
+    assert batch.validate_crc()
+    return list(batch)
+
+
 @dataclass
 class MemorySink:
     """Takes records; acknowledges at once (``auto``), or when the test says so."""
 
+    topic: str = "t"
     auto: bool | None = True
     records: list[Submitted] = field(default_factory=list)
 
-    def submit(self, spread: int, key: bytes, value: bytes, headers: list[tuple[str, bytes]], done: Done) -> None:
-        self.records.append(Submitted(key, value, headers, done))
+    def submit(self, parcel: Parcel) -> None:
+        self.records.append(Submitted(parcel))
         if self.auto is not None:
-            asyncio.get_running_loop().call_soon(done, self.auto)
+            asyncio.get_running_loop().call_soon(parcel.done, self.auto)
 
     async def arrived(self, count: int) -> None:
         async with asyncio.timeout(5):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from binascii import hexlify
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, Literal
+from typing import Final
 
 import orjson
 
@@ -17,15 +18,29 @@ from room_common.contracts.envelope import (
     carries_signature,
 )
 from room_common.domain.credentials import hashed_credential
+from room_ingest.domain.record_format import header, header_name, varint
 
 Fields = Sequence[tuple[bytes, bytes]]
-"""Header lines as they came, but names in lower case; values may end with spaces."""
+"""Header lines as they came; values may end with spaces."""
 
-_KEPT: Final = {name.encode("ascii"): name for name in KEPT_HEADERS}
+_SPACE: Final = b" \t"
 _MAX_NAME: Final = 64
 """Bytes of the name of a header that is kept for what its name says; longer ones are not looked at."""
-_SPACE: Final = b" \t"
 _TRACEPARENT: Final = re.compile(rb"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+_TRACEPARENT_BYTES: Final = 55
+
+_ID: Final = header_name(envelope.ID) + varint(36)
+_RECEIVED_AT: Final = header_name(envelope.RECEIVED_AT)
+_HTTP: Final = header_name(envelope.HTTP)
+_OUTCOMES: Final = (header(envelope.OUTCOME, b"ok"), header(envelope.OUTCOME, b"too_large"))
+_TRACE: Final = header_name(envelope.TRACEPARENT) + varint(_TRACEPARENT_BYTES)
+_CONTENT_TYPE: Final = header_name(envelope.CONTENT_TYPE)
+_ALWAYS: Final = 6
+_VARIANT: Final = {digit: b"%x" % (int(chr(digit), 16) & 3 | 8) for digit in b"0123456789abcdef"}
+
+
+_NONE, _AS_SENT, _CONTENT_TYPE_ITSELF, _HASHED, _TRACE_ITSELF = range(5)
+"""What becomes of a header. Plain numbers: an enum's members cost on every request."""
 
 
 class Kept:
@@ -48,74 +63,104 @@ def keep(fields: Fields) -> Kept:
     found: dict[str, str] = {}
     content_type = traceparent = None
     for name, value in fields:
-        kept = _KEPT.get(name)
-        if kept is None:
-            if name == b"traceparent":
-                value = value.rstrip(_SPACE)
-                traceparent = value if _TRACEPARENT.fullmatch(value) else traceparent
-                continue
-            kept, use = _use(name) if len(name) <= _MAX_NAME else ("", "none")
-            if use != "as_sent":
-                if use == "hashed":
-                    found[kept] = hashed_credential(kept, value.rstrip(_SPACE))
-                continue
+        if len(name) > _MAX_NAME:
+            continue
+        use, kept = _use(name)
+        if use == _NONE:
+            continue
         value = value.rstrip(_SPACE)
-        text = value[:MAX_HEADER_VALUE].decode("latin-1")
-        found[kept] = f"{found[kept]}, {text}"[:MAX_HEADER_VALUE] if kept in found else text
-        if name == b"content-type" and content_type is None:
-            content_type = value if value.isascii() else text.encode()
+        if use == _HASHED:
+            found[kept] = hashed_credential(kept, value)
+        elif use == _TRACE_ITSELF:
+            traceparent = value if _TRACEPARENT.fullmatch(value) else traceparent
+        else:
+            text = value[:MAX_HEADER_VALUE].decode("latin-1")
+            found[kept] = f"{found[kept]}, {text}"[:MAX_HEADER_VALUE] if kept in found else text
+            if use == _CONTENT_TYPE_ITSELF and content_type is None:
+                content_type = value if value.isascii() else text.encode()
     return Kept(orjson.dumps(found), content_type, traceparent)
 
 
-@lru_cache(maxsize=1024)
-def _use(name: bytes) -> tuple[str, Literal["none", "as_sent", "hashed"]]:
-    """What becomes of a header that is not on the list of those kept as they are."""
-    text = name.decode("latin-1")
+@lru_cache(maxsize=4096)
+def _use(name: bytes) -> tuple[int, str]:
+    """What becomes of a header, and its name in lower case."""
+    text = name.lower().decode("latin-1")
+    if text == "content-type":
+        return _CONTENT_TYPE_ITSELF, text
+    if text == "traceparent":
+        return _TRACE_ITSELF, text
     if carries_secret(text):
-        return text, "hashed"
-    return (text, "as_sent") if carries_signature(text) else (text, "none")
+        return _HASHED, text
+    return (_AS_SENT if text in KEPT_HEADERS or carries_signature(text) else _NONE), text
 
 
-def id_text(unix_us: int, randomness: bytes) -> bytes:
-    """``str(room_common.domain.ids.uuid7(...))`` as bytes, without the cost of a UUID object."""
+def id_text(unix_us: int, digits: bytes) -> bytes:
+    """``str(room_common.domain.ids.uuid7(...))`` as bytes, without the cost of a UUID object. ``digits``: at least 16
+    random hex digits."""
     milliseconds, microseconds = divmod(unix_us, 1000)
-    digits = b"%012x7%03x%016x" % (
-        milliseconds & 0xFFFF_FFFF_FFFF,
+    return b"%08x-%04x-7%03x-%b%b-%b" % (
+        milliseconds >> 16 & 0xFFFF_FFFF,
+        milliseconds & 0xFFFF,
         microseconds * 4096 // 1000,
-        int.from_bytes(randomness[:8], "big") & 0x3FFF_FFFF_FFFF_FFFF | 0x8000_0000_0000_0000,
+        _VARIANT[digits[0]],
+        digits[1:4],
+        digits[4:16],
     )
-    return b"%b-%b-%b-%b-%b" % (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
 
 
-def new_traceparent(randomness: bytes) -> bytes:
-    """A sampled trace that starts here, from 24 random bytes."""
-    digits = randomness[:24].hex()
-    return f"00-{digits[:32]}-{digits[32:48]}-01".encode("ascii")
+def new_traceparent(digits: bytes) -> bytes:
+    """A sampled trace that starts here, from 48 random hex digits."""
+    return b"00-%b-%b-01" % (digits[:32], digits[32:48])
+
+
+def token_header(digest: bytes) -> bytes:
+    """The record header that names a token by its SHA-256."""
+    return header(envelope.TOKEN_SHA256, hexlify(digest))
 
 
 def record_headers(
     kept: Kept,
     *,
-    token_hex: bytes,
+    token: bytes,
     received_at_us: int,
     randomness: bytes,
     query: bytes,
     too_large: bool,
     channel: bytes,
-) -> list[tuple[str, bytes]]:
-    """The record headers of one request, as ``contracts.envelope`` reads them. ``randomness``: 32 bytes."""
-    headers = [
-        (envelope.ID, id_text(received_at_us, randomness)),
-        (envelope.TOKEN_SHA256, token_hex),
-        (envelope.RECEIVED_AT, b"%d" % received_at_us),
-        (envelope.HTTP, kept.http),
-        (envelope.OUTCOME, b"too_large" if too_large else b"ok"),
-        (envelope.TRACEPARENT, kept.traceparent or new_traceparent(randomness[8:])),
-    ]
-    if kept.content_type is not None:
-        headers.append((envelope.CONTENT_TYPE, kept.content_type))
+) -> bytes:
+    """The headers of one request's record, as ``contracts.envelope`` reads them, in Kafka's bytes.
+
+    ``token`` is of :func:`token_header`; ``randomness``: 32 bytes.
+    """
+    digits = hexlify(randomness)
+    received_at = b"%d" % received_at_us
+    http, content_type = kept.http, kept.content_type
+    count = _ALWAYS
+    more = b""
+    if content_type is not None:
+        count += 1
+        more = _CONTENT_TYPE + varint(len(content_type)) + content_type
     if query:
-        headers.append((envelope.QUERY, query))
+        count += 1
+        more += header(envelope.QUERY, query)
     if channel:
-        headers.append((envelope.CHANNEL, channel))
-    return headers
+        count += 1
+        more += header(envelope.CHANNEL, channel)
+    return b"".join(
+        (
+            varint(count),
+            _ID,
+            id_text(received_at_us, digits),
+            token,
+            _RECEIVED_AT,
+            varint(len(received_at)),
+            received_at,
+            _HTTP,
+            varint(len(http)),
+            http,
+            _OUTCOMES[too_large],
+            _TRACE,
+            kept.traceparent or new_traceparent(digits[16:]),
+            more,
+        )
+    )
