@@ -84,4 +84,26 @@ async def test_a_failure_and_a_cancelled_wait_give_their_places_back() -> None:
     await asyncio.gather(first, second, return_exceptions=True)
     async with admission.place(ONE) as admitted:
         assert admitted
-    assert admission._instances == {}
+    (instance,) = admission._instances.values()
+    assert (instance.users, instance.in_flight) == (0, 0)
+
+
+async def test_far_from_the_cap_one_count_serves_many_and_near_it_none_is_old() -> None:
+    now, counts = [0.0], []
+
+    async def count(instance_id: UUID) -> int:
+        counts.append(now[0])
+        return 90
+
+    admission = Admission(count, 100, clock=lambda: now[0])
+    for _ in range(10):
+        async with admission.place(ONE) as admitted:
+            assert admitted
+    assert counts == [0.0]
+    async with admission.place(ONE):  # each of those ten may have matched
+        pass
+    assert counts == [0.0, 0.0]
+    now[0] = 1.5
+    async with admission.place(ONE):
+        pass
+    assert counts == [0.0, 0.0, 1.5]

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from room_common.contracts.source_config import AuthKeyCheck, Verify
+from room_common.domain.batching import splits
 from room_common.domain.decoding import Decoded, decode_payload
 from room_common.domain.deliveries import Source
 from room_common.domain.signing import sign_github, sign_hubspot, sign_stripe
@@ -23,7 +24,6 @@ from room_matcher.domain.cascade import (
     lane_key,
     ledger_time,
     moment,
-    splits,
     surely_one_item,
     trace_id,
 )

@@ -7,10 +7,11 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from room_common.cache.memory import LocalVerdictMemory
+from room_common.domain.classification_prompt import Delivery
 from room_common.domain.deliveries import Definition
 from room_common.errors import DependencyUnavailable
 from room_common.llm.port import ChatRequest, Completion, EventRejected
-from room_matcher.domain.prompt import Delivery
+from room_matcher.adapters.fair_slots import FairSlots
 from room_matcher.handlers.classifier import Classifier, Tally
 from room_matcher.metrics import MatcherMetrics
 
@@ -39,11 +40,12 @@ def delivery(nonce: str = "0123456789abcdef") -> Delivery:
 
 def classifier(script: Script, memory: LocalVerdictMemory | None = None) -> Classifier:
     metrics = MatcherMetrics(CollectorRegistry())
-    return Classifier(script, memory or LocalVerdictMemory(), metrics, default_model="default", max_output_tokens=7)
+    memory = memory or LocalVerdictMemory()
+    return Classifier(script, memory, FairSlots(2), metrics, default_model="default", max_output_tokens=7)
 
 
 async def ask(subject: Classifier, tally: Tally, definitions: Sequence[Definition] = DEFINITIONS) -> Definition | None:
-    return await subject.first_match(delivery(), definitions, None, tally)
+    return await subject.first_match(delivery(), definitions, None, tally, "source")
 
 
 async def test_the_first_yes_wins_and_the_rest_are_not_asked() -> None:
@@ -69,7 +71,7 @@ async def test_what_was_answered_is_not_asked_again_whatever_the_nonce() -> None
     memory = LocalVerdictMemory()
     await ask(classifier(Script("no", "yes"), memory), Tally())
     script, tally = Script(), Tally()
-    found = await classifier(script, memory).first_match(delivery("f" * 16), DEFINITIONS, None, tally)
+    found = await classifier(script, memory).first_match(delivery("f" * 16), DEFINITIONS, None, tally, "source")
     assert found == DEFINITIONS[1]
     assert script.requests == []
     assert (tally.calls, tally.tokens, [entry.remembered for entry in tally.verdicts]) == (0, 0, [True, True])
@@ -79,17 +81,19 @@ async def test_a_verdict_belongs_to_the_model_that_gave_it() -> None:
     memory = LocalVerdictMemory()
     await ask(classifier(Script("no"), memory), Tally(), DEFINITIONS[:1])
     script = Script("yes")
-    found = await classifier(script, memory).first_match(delivery(), DEFINITIONS[:1], "own", Tally())
+    found = await classifier(script, memory).first_match(delivery(), DEFINITIONS[:1], "own", Tally(), "source")
     assert found == DEFINITIONS[0]
     assert script.requests[0].model == "own"
 
 
 async def test_the_default_models_answer_is_not_remembered_as_the_override_s() -> None:
     memory, tally = LocalVerdictMemory(), Tally()
-    await classifier(Script("no", fallback=True), memory).first_match(delivery(), DEFINITIONS[:1], "own", tally)
+    await classifier(Script("no", fallback=True), memory).first_match(
+        delivery(), DEFINITIONS[:1], "own", tally, "source"
+    )
     assert tally.fallback
     script = Script("yes")
-    assert await classifier(script, memory).first_match(delivery(), DEFINITIONS[:1], "own", Tally())
+    assert await classifier(script, memory).first_match(delivery(), DEFINITIONS[:1], "own", Tally(), "source")
     assert len(script.requests) == 1
 
 

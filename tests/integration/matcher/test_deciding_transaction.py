@@ -148,7 +148,7 @@ async def test_another_content_under_one_id_is_no_duplicate(world: Matching, dat
     assert await decide(database, source, entry(source, key="k", content=1)) == "matched"
     assert await decide(database, source, entry(source, key="k", content=2)) == "matched"
     async with database.transaction() as conn:
-        known = await ledger.remembered(conn, source.id, "k")
+        (known,) = (await ledger.remembered(conn, [(source.id, "k"), (source.id, "none")])).values()
         assert {each.content_sha256[0] for each in known} == {1, 2}
 
 
@@ -160,7 +160,7 @@ async def test_a_verdict_is_remembered_for_its_time_and_per_source(world: Matchi
     again = entry(source, key="k")
     assert await decide(database, source, again) == "matched"
     async with database.transaction() as conn:
-        (known,) = await ledger.remembered(conn, source.id, "k")
+        ((known,),) = (await ledger.remembered(conn, [(source.id, "k")])).values()
         assert known.delivery_id == again.id
 
 
@@ -203,8 +203,8 @@ async def test_a_token_leads_to_everything_that_decides(world: Matching, databas
     await world.query("update event_sources set deleted_at = now()")
     await world.query("update source_tokens set valid_until = now()")
     async with database.transaction() as conn:
-        found = await sources.by_token(conn, source.digest)
-        assert await sources.by_token(conn, bytes(32)) is None
+        found = (await sources.by_tokens(conn, [source.digest, bytes(32)])).get(source.digest)
+        assert await sources.by_tokens(conn, [bytes(32)]) == {}
     assert found is not None
     assert [definition.id for definition in found.definitions] == [source.definitions[1], source.definitions[0]]
     assert (found.deleted, found.enabled, found.room_enabled, found.fast_model) == (True, True, True, "tiny")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Counter
 
 from room_common.domain.deliveries import OUTCOMES, Outcome
-from room_common.telemetry.metrics import EVENT_AGE, Metric, counter, define, histogram
+from room_common.telemetry.metrics import EVENT_AGE, Metric, counter, define, gauge, histogram
 
 OUTCOMES_TOTAL = define(
     Metric("room_outcomes_total", "counter", "Items of deliveries by the outcome that was recorded.", ("outcome",))
@@ -36,6 +36,21 @@ WASTED_CALLS_TOTAL = define(
 ALREADY_DECIDED_TOTAL = define(
     Metric("room_already_decided_total", "counter", "Items met again after they had been decided.")
 )
+DIVERTED_TOTAL = define(
+    Metric(
+        "room_diverted_records_total",
+        "counter",
+        "Records moved to the slow lane: their source had its share of the buffer, or its key is not known here.",
+        ("why",),
+    )
+)
+DEAD_LIMIT = define(
+    Metric(
+        "room_dead_letter_limit_reached",
+        "gauge",
+        "1 while consumption is held because too many events die; alert on it.",
+    )
+)
 
 
 class MatcherMetrics:
@@ -47,17 +62,33 @@ class MatcherMetrics:
         self._warnings = counter(registry, VERDICT_WARNINGS_TOTAL)
         self._wasted = counter(registry, WASTED_CALLS_TOTAL)
         self._again = counter(registry, ALREADY_DECIDED_TOTAL)
+        self._diverted = counter(registry, DIVERTED_TOTAL)
+        self._dead_limit = gauge(registry, DEAD_LIMIT)
+        self._dead_limit.set(0)
         self._age = histogram(registry, EVENT_AGE)
+        self._decided_age = self._age.labels("decided")
+        self._pending_age = self._age.labels("pending")
+        for why in ("share", "key"):
+            self._diverted.labels(why)
+        self._of_outcome: dict[Outcome, Counter] = {}
         for outcome in OUTCOMES:
-            self._outcomes.labels(outcome)
+            self._of_outcome[outcome] = self._outcomes.labels(outcome)
 
     def recorded(self, outcome: Outcome | None, age_seconds: float) -> None:
         """An item came to its end; None: it had come to it before."""
         if outcome is None:
             self._again.inc()
             return
-        self._outcomes.labels(outcome).inc()
-        self._age.labels("pending" if outcome == "matched" else "decided").observe(max(0.0, age_seconds))
+        self._of_outcome[outcome].inc()
+        (self._pending_age if outcome == "matched" else self._decided_age).observe(max(0.0, age_seconds))
+
+    def diverted(self, why: str, records: int) -> None:
+        """Records went to the slow lane."""
+        self._diverted.labels(why).inc(records)
+
+    def dead_limit(self, *, reached: bool) -> None:
+        """Too many events die, or one lived again."""
+        self._dead_limit.set(int(reached))
 
     def already_decided(self, items: int) -> None:
         """Items found in the ledger before anything was done for them."""

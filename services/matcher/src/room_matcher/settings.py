@@ -15,9 +15,23 @@ class MatchingSettings(Section):
     """``ROOM_MATCHER__*``."""
 
     concurrency: int = Field(
-        128, ge=1, le=2000, description="Deliveries worked on at once; model calls have their own limit."
+        512,
+        ge=1,
+        le=20_000,
+        description="Deliveries worked on at once; model calls have their own limit. The slow lane has a quarter.",
     )
-    buffered: int = Field(512, ge=1, le=20_000, description="Deliveries taken from Kafka and not yet decided.")
+    buffered: int = Field(
+        1024,
+        ge=1,
+        le=20_000,
+        description="Deliveries taken from Kafka and not yet decided. The slow lane has a quarter.",
+    )
+    source_share: int = Field(
+        64,
+        ge=1,
+        le=20_000,
+        description="Buffered deliveries of one source; what it sends beyond goes on in the slow lane.",
+    )
     backlog_cap: int = Field(
         100, ge=1, le=10_000, description="Pending events of one instance beyond which nothing new is admitted."
     )
@@ -25,7 +39,7 @@ class MatchingSettings(Section):
         2.0, ge=0, le=2, description="How long the configuration of a source is remembered; at most 2 s."
     )
     ledger_rows: int = Field(500, ge=1, le=5000, description="Most outcomes written in one transaction.")
-    ledger_seconds: float = Field(0.1, ge=0, le=5, description="Longest wait for more outcomes to write together.")
+    ledger_seconds: float = Field(0.02, ge=0, le=5, description="Longest wait for more outcomes to write together.")
     max_output_tokens: int = Field(
         64, ge=1, le=8192, description="Limit of a verdict's length; models that think before they answer need more."
     )

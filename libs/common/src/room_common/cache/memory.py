@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import structlog
@@ -20,6 +20,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from room_common.cache.settings import RedisSettings
+from room_common.coalescing import Coalescer
 from room_common.service.parts import Part
 from room_common.telemetry.metrics import Metric, counter, define
 
@@ -78,6 +79,8 @@ class RedisVerdictMemory(Part):
                 retry=Retry(NoBackoff(), 0),
             )
             self._redis = Redis.from_pool(pool)
+        self._gets: Coalescer[str, tuple[bool, str | None]] = Coalescer(self._get_many)
+        self._puts: Coalescer[tuple[str, str], bool] = Coalescer(self._put_many)
         self._lookups = counter(registry, LOOKUPS)
         for result in ("hit", "miss", "unavailable"):
             self._lookups.labels(result)
@@ -101,16 +104,35 @@ class RedisVerdictMemory(Part):
 
     async def get(self, key: str) -> str | None:
         """See :class:`VerdictMemory`."""
-        answered, value = await self._call(lambda redis: redis.get(_name(key)))
-        answer = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+        answered, answer = (False, None) if self._away else await self._gets.ask(key)
         result = "hit" if answer is not None else ("miss" if answered else "unavailable")
         self._lookups.labels(result).inc()
         return answer
 
     async def put(self, key: str, answer: str) -> None:
         """See :class:`VerdictMemory`."""
-        value = answer[:LONGEST_ANSWER].encode("utf-8", "replace")
-        await self._call(lambda redis: redis.set(_name(key), value, ex=KEPT_SECONDS))
+        if not self._away:
+            await self._puts.ask((key, answer[:LONGEST_ANSWER]))
+
+    async def _get_many(self, keys: Sequence[str]) -> Mapping[str, tuple[bool, str | None]]:
+        answered, values = await self._call(lambda redis: redis.mget([_name(key) for key in keys]))
+        if not answered or values is None:
+            return dict.fromkeys(keys, (False, None))
+        return {key: (True, _text(value)) for key, value in zip(keys, values, strict=True)}
+
+    async def _put_many(self, answers: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], bool]:
+        async def write(redis: Redis) -> None:
+            async with redis.pipeline(transaction=False) as pipeline:
+                for key, answer in answers:
+                    pipeline.set(_name(key), answer.encode("utf-8", "replace"), ex=KEPT_SECONDS)
+                await pipeline.execute()
+
+        answered, _ = await self._call(write)
+        return dict.fromkeys(answers, answered)
+
+    @property
+    def _away(self) -> bool:
+        return self._redis is None or self._probe is not None
 
     async def _call(self, command: Callable[[Redis], Awaitable[T]]) -> tuple[bool, T | None]:
         """Whether Redis answered, and what."""
@@ -171,6 +193,12 @@ class LocalVerdictMemory:
         self._answers.move_to_end(key)
         while len(self._answers) > self._limit:
             self._answers.popitem(last=False)
+
+
+def _text(value: object) -> str | None:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return value if isinstance(value, str) else None
 
 
 def _name(key: str) -> str:

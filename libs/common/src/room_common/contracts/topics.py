@@ -16,6 +16,7 @@ _DAY: Final = 24 * 60 * _MINUTE
 _GIB: Final = 1 << 30
 
 WEBHOOKS_RAW: Final = "room.webhooks.raw"
+WEBHOOKS_SLOW: Final = "room.webhooks.slow"
 WEBHOOKS_DEAD: Final = "room.webhooks.dead"
 REPLIES_RAW: Final = "room.replies.raw"
 REPLIES_DEAD: Final = "room.replies.dead"
@@ -76,6 +77,19 @@ TOPICS: Final[tuple[Topic, ...]] = (
         dead_letter=WEBHOOKS_DEAD,
         log_append_time=True,
         description="Every webhook with a right-tagged token, byte for byte as it was received.",
+    ),
+    Topic(
+        WEBHOOKS_SLOW,
+        key="as room.webhooks.raw",
+        message="raw",
+        partitions=8,
+        retention_ms=7 * _DAY,
+        retention_bytes=8 * _GIB,
+        producers=("matcher",),
+        consumers=("matcher",),
+        dead_letter=WEBHOOKS_DEAD,
+        log_append_time=True,
+        description="Webhooks of sources that send more than their share, unchanged, so that nobody waits behind them.",
     ),
     Topic(
         WEBHOOKS_DEAD,

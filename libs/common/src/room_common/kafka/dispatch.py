@@ -98,7 +98,10 @@ class Dispatcher:
             self._on_change(reason, True)
 
     def release(self, reason: str | None = None) -> None:
-        for ended in self._holds.release(reason):
+        self._ends(self._holds.release(reason))
+
+    def _ends(self, reasons: Iterable[str]) -> None:
+        for ended in reasons:
             self._on_change(ended, False)
         if not self._holds:
             self._changed.set()
@@ -123,23 +126,24 @@ class Dispatcher:
                 self._lanes.finish(key)
                 self._on_over(work, False)
                 continue
-            self._holds.probing = probe
+            if probe:
+                self._holds.begin_probe()
             task = asyncio.create_task(self._attempts.run(work))
             self._running[task] = (key, work, probe)
             task.add_done_callback(self._ended)
 
     def _ended(self, task: Task) -> None:
         key, work, probe = self._running.pop(task)
-        if probe:
-            self._holds.probing = False
         away = self._outcome(task)
         if away is None:
             self._lanes.finish(key)
             complete = not task.cancelled() and task.exception() is None and work.progress.alive
             self._on_over(work, complete)
-            if probe and complete:
-                self.release()
+            if probe:
+                self._ends(self._holds.end_probe(success=complete))
         else:
+            if probe:
+                self._holds.end_probe(success=False)
             if self.open and work.progress.alive:
                 self._lanes.give_back(key)
             else:

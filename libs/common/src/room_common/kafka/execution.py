@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from room_common.kafka.records import Record
@@ -10,6 +10,8 @@ from room_common.kafka.records import Record
 Handler = Callable[[Record], Awaitable[None]]
 PoisonHandler = Callable[[Record, Exception], Awaitable[None]]
 DedupKey = Callable[[Record], bytes | None]
+ShareKey = Callable[[Record], Hashable | None]
+Divert = Callable[[Sequence[Record]], Awaitable[None]]
 LookUp = Callable[[Sequence[Record]], Awaitable[set[tuple[int, int]]]]
 
 
@@ -20,13 +22,16 @@ class Handling:
     ``handle`` completes its record by returning; ``DependencyUnavailable`` holds consumption and runs the record again
     later; after ``Limits.attempts`` other errors ``on_poison`` has to put it aside. ``already_done`` names, as
     (partition, offset), those of a batch that need no handling; it needs one topic per executor. ``dedup_key`` None
-    means: equal to no other record.
+    means: equal to no other record. ``share_key`` says whose share of the buffer a record takes (None: nobody's);
+    ``divert`` gets what is beyond ``Limits.share`` and makes it durable elsewhere, as often as it takes.
     """
 
     handle: Handler
     on_poison: PoisonHandler
     dedup_key: DedupKey | None = None
     already_done: LookUp | None = None
+    share_key: ShareKey | None = None
+    divert: Divert | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +40,13 @@ class Limits:
 
     ``span`` is how far a partition may run ahead of its first unfinished record; up to that many records are looked at
     again after a crash. ``revoke_drain`` and ``stop_drain`` are how long running handlers may finish before partitions
-    are given away, and before the process goes. ``probe`` is the time between two probes of a hold.
+    are given away, and before the process goes. ``probe`` is the time between two probes of a hold. ``share`` is how
+    many buffered records one key may have.
     """
 
     concurrency: int = 16
     buffered: int = 512
+    share: int = 64
     span: int = 10_000
     attempts: int = 3
     retry_pause: float = 0.2

@@ -6,6 +6,8 @@ What it guarantees:
 * Records with an equal dedup key run one at a time in this process, also across a rebalance.
 * What is buffered, and the span of each partition between its first unfinished and its newest record, are bounded.
   When full it polls on without taking records in, so that the group and the liveness check see it live.
+* One key may fill only its share of the buffer. What comes beyond is handed to ``Handling.divert``, so that a flood
+  does not stand in front of the others in its partition.
 * A revoked partition's queue is dropped, its running handlers get a few seconds, then what is finished is committed.
   A handler that still runs after that completes nothing; its effects need an idempotency key of their own.
 * A dependency that is away holds consumption: assigned partitions are paused, also those that come later, and polling
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
@@ -26,6 +29,7 @@ from aiokafka.errors import KafkaError
 from prometheus_client import CollectorRegistry
 
 from room_common.errors import DependencyUnavailable
+from room_common.faults import crash_point
 from room_common.kafka import consumers
 from room_common.kafka.attempts import Attempts, Work
 from room_common.kafka.dispatch import Dispatcher
@@ -38,7 +42,8 @@ from room_common.kafka.settings import KafkaSettings
 from room_common.service.parts import Part
 
 _POLL_MS: Final = 200
-_POLL_RECORDS: Final = 100
+_POLL_RECORDS: Final = 500
+_REVOKE_DIVERT: Final = 2.0
 _COMMIT_LIMIT: Final = 10.0
 _LAST_COMMIT_LIMIT: Final = 5.0
 _CLOSE_LIMIT: Final = 15.0
@@ -103,6 +108,7 @@ class Executor(Part):
         self._last_poll = time.monotonic()
         self._tasks: list[asyncio.Task[None]] = []
         self._commit_lock = asyncio.Lock()
+        self._completed: Counter[tuple[str, int]] = Counter()
         self._assigned = False
         self._stopping = False
 
@@ -121,7 +127,9 @@ class Executor(Part):
         self._stopping = True
         self._drop_waiting()
         await self._dispatcher.drain(self.limits.stop_drain)
+        await self._intake.drain(_REVOKE_DIVERT)
         await self._commit_last()
+        self._export_completed()
         self._assignment.end()
         await self._dispatcher.cancel(2.0)
         for task in self._tasks:
@@ -264,7 +272,9 @@ class Executor(Part):
     async def _revoked(self, _: set[TopicPartition]) -> None:
         self._drop_waiting()
         await self._dispatcher.drain(self.limits.revoke_drain)
+        await self._intake.drain(_REVOKE_DIVERT)
         await self._commit_last()
+        self._export_completed()
         self._assignment.end()
         self._intake.keep_only(self._dispatcher.in_flight())
         self._observer.forget()
@@ -366,8 +376,7 @@ class Executor(Part):
         record = work.record
         work.progress.finish(record.offset)
         self.counts.completed += 1
-        self._metrics.completed.labels(record.topic, self.group).inc()
-        self._observer.progressed(TopicPartition(record.topic, record.partition))
+        self._completed[record.topic, record.partition] += 1
 
     def _on_error(self, name: str, last: bool) -> None:
         self.counts.handler_errors += 1
@@ -376,9 +385,17 @@ class Executor(Part):
             self.counts.poisoned += 1
             self._metrics.poisoned.labels(self.group).inc()
 
+    def _export_completed(self) -> None:
+        """Counted by the record and exported by the second: labels cost more than the rest of finishing one."""
+        for (topic, partition), records in self._completed.items():
+            self._metrics.completed.labels(topic, self.group).inc(records)
+            self._observer.progressed(TopicPartition(topic, partition))
+        self._completed.clear()
+
     async def _commit_loop(self) -> None:
         while not self._stopping:
             await asyncio.sleep(self.limits.commit_interval)
+            self._export_completed()
             if self._dispatcher.open and self._observer.settled:
                 await self._commit(_COMMIT_LIMIT)
 
@@ -394,9 +411,11 @@ class Executor(Part):
             offsets = self._assignment.to_commit()
             if consumer is None or not offsets:
                 return
+            crash_point("executor.before_offsets_commit")
             try:
                 async with asyncio.timeout(seconds):
                     await consumer.commit(offsets)
+                crash_point("executor.after_offsets_commit")
             except (KafkaError, OSError, TimeoutError) as error:
                 self.counts.commit_errors += 1
                 self._metrics.commit_errors.labels(self.group).inc()

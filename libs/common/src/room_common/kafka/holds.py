@@ -12,13 +12,15 @@ class Holds:
     """The reasons why nothing is started.
 
     A hold is released by name, or, where it allows probing, by the success of a probe: one record that is let through
-    every ``probe_seconds``. One hold without probing is enough to forbid probes.
+    every ``probe_seconds``. One hold without probing is enough to forbid probes. A hold that is added again while the
+    probe runs outlives it: what the probe met still is so.
     """
 
     def __init__(self, probe_seconds: float) -> None:
         self._probe_seconds = probe_seconds
         self._reasons: dict[str, bool] = {}
         self._next_probe = 0.0
+        self._renewed: set[str] = set()
         self.probing = False
 
     @property
@@ -31,6 +33,7 @@ class Holds:
     def add(self, reason: str, now: float, *, probe: bool, wish: float | None = None) -> None:
         """Hold, or hold on. ``wish`` is the dependency's own, in seconds."""
         self._reasons[reason] = probe and self._reasons.get(reason, True)
+        self._renewed.add(reason)
         wait = max(self._probe_seconds, min(wish or 0.0, LONGEST_WISH_SECONDS))
         self._next_probe = max(self._next_probe, now + wait)
 
@@ -41,6 +44,21 @@ class Holds:
             del self._reasons[name]
         if not self._reasons:
             self._next_probe = 0.0
+        return ended
+
+    def begin_probe(self) -> None:
+        """A record is let through."""
+        self.probing = True
+        self._renewed.clear()
+
+    def end_probe(self, *, success: bool) -> tuple[str, ...]:
+        """It is over. Returns the holds that ended with it."""
+        self.probing = False
+        if not success:
+            return ()
+        ended = tuple(name for name in self._reasons if name not in self._renewed)
+        for name in ended:
+            self.release(name)
         return ended
 
     @property

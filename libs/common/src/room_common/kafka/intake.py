@@ -13,6 +13,7 @@ from aiokafka import TopicPartition
 from room_common.errors import DependencyUnavailable
 from room_common.kafka.attempts import Work
 from room_common.kafka.dispatch import Dispatcher
+from room_common.kafka.diversion import Diversion
 from room_common.kafka.execution import Handling, Limits
 from room_common.kafka.observer import GroupObserver
 from room_common.kafka.offsets import Assignment
@@ -47,6 +48,9 @@ class Intake:
         self._dispatcher = dispatcher
         self._on_over = on_over
         self._on_error = on_error
+        self._diversion = Diversion(
+            handling, share=limits.share, retry_seconds=limits.probe, on_over=on_over, on_error=on_error
+        )
         self._in_hand: dict[Work, None] = {}
         self._unchecked: list[Work] = []
         self._next_look_up = 0.0
@@ -64,14 +68,24 @@ class Intake:
 
     def over(self, work: Work) -> None:
         self._in_hand.pop(work, None)
+        self._diversion.over(work)
 
     def drop_waiting(self) -> None:
         self._unchecked.clear()
+        self._diversion.drop_waiting()
 
     def keep_only(self, works: Iterable[Work]) -> None:
         """The assignment ended; only these still run."""
         self._unchecked.clear()
-        self._in_hand = dict.fromkeys(works)
+        kept = dict.fromkeys(works)
+        for work in self._in_hand:
+            if work not in kept:
+                self._diversion.over(work)
+        self._in_hand = kept
+
+    async def drain(self, seconds: float) -> None:
+        """Let what is being diverted end; what still has to be is dropped."""
+        await self._diversion.drain(seconds)
 
     async def take(self, batches: Mapping[TopicPartition, Sequence[Any]]) -> None:
         """Take fetched records in and queue those that need handling."""
@@ -102,13 +116,13 @@ class Intake:
         if self._hold is not None:
             self._dispatcher.release(self._hold)
             self._hold = None
-        self._unchecked.clear()
+        self._unchecked = []
         for work in works:
             if not work.progress.alive or not self._dispatcher.open:
                 self.over(work)
             elif (work.record.partition, work.record.offset) in done:
                 self._on_over(work, True)
-            else:
+            elif not self._diversion.takes(work):
                 self._dispatcher.offer(self._lane(work.record), work)
 
     async def _ask(self, records: Sequence[Record]) -> set[tuple[int, int]] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal
@@ -49,6 +49,19 @@ async def pending(conn: AsyncConnection[Any], instance_id: UUID, cap: int = CAP)
     )
     row = await cursor.fetchone()
     return int(row["pending"]) if row else 0
+
+
+async def pending_of(conn: AsyncConnection[Any], instance_ids: Sequence[UUID], cap: int = CAP) -> dict[UUID, int]:
+    """The same for several instances at once."""
+    cursor = await conn.execute(
+        """
+        select i.id, (select count(*) from (select from event_backlog
+                                            where instance_id = i.id and status = 'pending' limit %s) p) as pending
+        from unnest(%s::uuid[]) i (id)
+        """,
+        (cap, list(instance_ids)),
+    )
+    return {row["id"]: int(row["pending"]) for row in await cursor.fetchall()}
 
 
 async def admit(conn: AsyncConnection[Any], event: Event, cap: int = CAP) -> Admitted:

@@ -10,18 +10,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 from uuid import UUID
 
+import orjson
 import psycopg
 from psycopg import AsyncConnection
-from psycopg.types.json import Jsonb
 
 from room_common.domain.deliveries import Outcome
 from room_common.domain.jsonview import storable_text
 from room_common.errors import Defect
 from room_common.postgres import activity, backlog, usage
 from room_common.postgres.failures import unavailable
+
+_K = TypeVar("_K")
 
 Key = tuple[datetime, UUID]
 """``(received_at, id)`` of a delivery as the ledger has them."""
@@ -129,16 +131,60 @@ async def decided(conn: AsyncConnection[Any], keys: Sequence[Key]) -> dict[UUID,
     return found
 
 
-async def remembered(conn: AsyncConnection[Any], source_id: UUID, key: str) -> list[Known]:
-    """The verdicts of a source that are remembered under ``key``: more than one where ids came with other contents."""
+async def remembered(
+    conn: AsyncConnection[Any], keys: Sequence[tuple[UUID, str]]
+) -> dict[tuple[UUID, str], list[Known]]:
+    """The verdicts remembered under each of ``(source, dedup key)``: more than one where an id came with other
+    contents; no entry where there is none."""
     cursor = await conn.execute(
         """
-        select content_sha256, delivery_id, item from webhook_dedup
-        where source_id = %s and dedup_key = %s and expires_at > now()
+        select d.source_id, d.dedup_key, d.content_sha256, d.delivery_id, d.item
+        from unnest(%s::uuid[], %s::text[]) k (source_id, dedup_key)
+        join webhook_dedup d on d.source_id = k.source_id and d.dedup_key = k.dedup_key
+        where d.expires_at > now()
         """,
-        (source_id, key),
+        ([source_id for source_id, _ in keys], [key for _, key in keys]),
     )
-    return [Known(bytes(row["content_sha256"]), row["delivery_id"], row["item"]) async for row in cursor]
+    found: dict[tuple[UUID, str], list[Known]] = {}
+    async for row in cursor:
+        known = Known(bytes(row["content_sha256"]), row["delivery_id"], row["item"])
+        found.setdefault((row["source_id"], row["dedup_key"]), []).append(known)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What has to be known about an item before anything is paid for it."""
+
+    key: Key
+    item: int
+    source_id: UUID
+    dedup_key: str
+    instance_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """The answer: whether the item has its row, what its key is remembered for, whether its instance may spend."""
+
+    decided: bool
+    known: tuple[Known, ...]
+    exhausted: bool
+
+
+async def priors(conn: AsyncConnection[Any], questions: Sequence[Question]) -> dict[Question, Prior]:
+    """Answer all ``questions`` with three statements."""
+    rows = await decided(conn, list({question.key for question in questions}))
+    known = await remembered(conn, list({(question.source_id, question.dedup_key) for question in questions}))
+    broke = await usage.exhausted(conn, list({question.instance_id for question in questions}))
+    return {
+        question: Prior(
+            question.item in rows.get(question.key[1], ()),
+            tuple(known.get((question.source_id, question.dedup_key), ())),
+            question.instance_id in broke,
+        )
+        for question in questions
+    }
 
 
 async def decide(
@@ -221,35 +267,56 @@ async def _count_tokens(conn: AsyncConnection[Any], rows: Sequence[Entry]) -> No
 
 
 async def _insert(conn: AsyncConnection[Any], rows: Sequence[Entry]) -> list[bool]:
-    """Which of ``rows`` are new."""
-    return await _each(
-        conn,
+    """Which of ``rows`` are new. One statement for all: that is ten times less work than one for each."""
+    if not rows:
+        return []
+    cursor = await conn.execute(
         """
         insert into webhook_deliveries (received_at, id, item, source_id, instance_id, outcome, definition_id, reason,
                                         verdicts, changes, id_conflict, llm_calls, tokens, size, trace_id,
                                         topic, "partition", "offset")
-        values (%(received_at)s, %(id)s, %(item)s, %(source_id)s, %(instance_id)s, %(outcome)s, %(definition_id)s,
-                %(reason)s, %(verdicts)s, %(changes)s, %(id_conflict)s, %(llm_calls)s, %(tokens)s, %(size)s,
-                %(trace_id)s, %(topic)s, %(partition)s, %(offset)s)
+        select received_at, id, item, source_id, instance_id, outcome, definition_id, reason, verdicts, changes,
+               id_conflict, llm_calls, tokens, size, trace_id, topic, "partition", "offset"
+        from json_to_recordset(%s) as r (
+            received_at timestamptz, id uuid, item integer, source_id uuid, instance_id uuid, outcome text,
+            definition_id uuid, reason text, verdicts jsonb, changes jsonb, id_conflict boolean, llm_calls integer,
+            tokens integer, size integer, trace_id text, topic text, "partition" integer, "offset" bigint)
         on conflict do nothing
+        returning received_at, id, item
         """,
-        [_parameters(row) for row in rows],
+        (_json([_columns(row) for row in rows]),),
     )
+    new = {(row["received_at"], row["id"], row["item"]) for row in await cursor.fetchall()}
+    return [_first(new, (row.received_at, row.id, row.item)) for row in rows]
 
 
 async def _remember(conn: AsyncConnection[Any], rows: Sequence[Entry]) -> list[bool]:
-    """Remember the verdicts of ``rows``; False where one is remembered already."""
-    return await _each(
-        conn,
+    """Remember the verdicts of ``rows``; False where one is remembered already, also by a row before it."""
+    if not rows:
+        return []
+    first = {_dedup_key(row): row for row in reversed(rows)}
+    cursor = await conn.execute(
         """
         insert into webhook_dedup as d (source_id, dedup_key, content_sha256, delivery_id, item, expires_at)
-        values (%(source_id)s, %(key)s, %(content)s, %(id)s, %(item)s, now() + make_interval(secs => %(ttl)s))
+        select source_id, key, decode(content, 'hex'), id, item, now() + make_interval(secs => ttl)
+        from json_to_recordset(%s) as r (source_id uuid, key text, content text, id uuid, item integer, ttl float8)
         on conflict (source_id, dedup_key, content_sha256) do update
         set delivery_id = excluded.delivery_id, item = excluded.item, expires_at = excluded.expires_at
         where d.expires_at <= now()
+        returning source_id, dedup_key, content_sha256
         """,
-        [_dedup_parameters(row) for row in rows],
+        (_json([_dedup_columns(row) for row in first.values()]),),
     )
+    kept = {(row["source_id"], row["dedup_key"], bytes(row["content_sha256"])) for row in await cursor.fetchall()}
+    return [_first(kept, _dedup_key(row)) for row in rows]
+
+
+def _first(keys: set[_K], key: _K) -> bool:
+    """Whether ``key`` is there and has not been asked for before."""
+    if key not in keys:
+        return False
+    keys.remove(key)
+    return True
 
 
 async def _forget(conn: AsyncConnection[Any], row: Entry) -> None:
@@ -259,7 +326,13 @@ async def _forget(conn: AsyncConnection[Any], row: Entry) -> None:
         where source_id = %(source_id)s and dedup_key = %(key)s and content_sha256 = %(content)s
           and delivery_id = %(id)s and item = %(item)s
         """,
-        _dedup_parameters(row),
+        {
+            "source_id": row.source_id,
+            "key": _dedup_key(row)[1],
+            "content": _dedup_key(row)[2],
+            "id": row.id,
+            "item": row.item,
+        },
     )
 
 
@@ -273,19 +346,11 @@ async def _amend(conn: AsyncConnection[Any], row: Entry, outcome: Outcome, reaso
     )
 
 
-async def _each(conn: AsyncConnection[Any], query: str, parameters: Sequence[Mapping[str, object]]) -> list[bool]:
-    """Run ``query`` for each of ``parameters`` in one round trip; whether each touched a row."""
-    if not parameters:
-        return []
-    cursor = conn.cursor()
-    await cursor.executemany(query, parameters, returning=True)
-    touched = [cursor.rowcount == 1]
-    while cursor.nextset():
-        touched.append(cursor.rowcount == 1)
-    return touched
+def _json(rows: Sequence[Mapping[str, object]]) -> str:
+    return orjson.dumps(rows).decode()
 
 
-def _parameters(row: Entry) -> dict[str, object]:
+def _columns(row: Entry) -> dict[str, object]:
     return {
         "received_at": row.received_at,
         "id": row.id,
@@ -295,8 +360,8 @@ def _parameters(row: Entry) -> dict[str, object]:
         "outcome": row.outcome,
         "definition_id": row.definition_id,
         "reason": None if row.reason is None else storable_text(row.reason)[:_MAX_TEXT],
-        "verdicts": Jsonb([verdict.document() for verdict in row.verdicts]),
-        "changes": Jsonb([storable_text(change)[:_MAX_TEXT] for change in row.changes]),
+        "verdicts": [verdict.document() for verdict in row.verdicts],
+        "changes": [storable_text(change)[:_MAX_TEXT] for change in row.changes],
         "id_conflict": row.id_conflict,
         "llm_calls": row.llm_calls,
         "tokens": row.tokens,
@@ -308,12 +373,17 @@ def _parameters(row: Entry) -> dict[str, object]:
     }
 
 
-def _dedup_parameters(row: Entry) -> dict[str, object]:
+def _dedup_key(row: Entry) -> tuple[UUID | None, str, bytes]:
+    dedup = cast("Dedup", row.dedup)
+    return row.source_id, dedup.key, dedup.content_sha256
+
+
+def _dedup_columns(row: Entry) -> dict[str, object]:
     dedup = cast("Dedup", row.dedup)
     return {
         "source_id": row.source_id,
         "key": dedup.key,
-        "content": dedup.content_sha256,
+        "content": dedup.content_sha256.hex(),
         "ttl": dedup.ttl_seconds,
         "id": row.id,
         "item": row.item,

@@ -6,6 +6,7 @@ received, and is for the cascade to say.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -14,11 +15,12 @@ from psycopg import AsyncConnection
 from room_common.domain.deliveries import Definition, Source
 
 
-async def by_token(conn: AsyncConnection[Any], token_sha256: bytes) -> Source | None:
-    """The source that a webhook token belongs to, or None when there is no such token (or it is a channel's)."""
+async def by_tokens(conn: AsyncConnection[Any], tokens_sha256: Sequence[bytes]) -> dict[bytes, Source]:
+    """The sources that webhook tokens belong to; no entry where there is no such token, or it is a channel's."""
     cursor = await conn.execute(
         """
-        select s.id, s.instance_id, s.name, s.source_type, s.enabled, s.deleted_at is not null as deleted, s.config,
+        select t.token_sha256,
+               s.id, s.instance_id, s.name, s.source_type, s.enabled, s.deleted_at is not null as deleted, s.config,
                t.token_encrypted, t.valid_until,
                i.status = 'active' as instance_active, i.deleted_at is not null as instance_deleted,
                r.enabled as room_enabled, nullif(i.models ->> 'fast', '') as fast_model
@@ -26,23 +28,25 @@ async def by_token(conn: AsyncConnection[Any], token_sha256: bytes) -> Source | 
         join event_sources s on s.id = t.source_id
         join instances i on i.id = s.instance_id
         left join instance_room r on r.instance_id = i.id
-        where t.token_sha256 = %s
+        where t.token_sha256 = any(%s)
         """,
-        (token_sha256,),
+        (list(tokens_sha256),),
     )
-    row = await cursor.fetchone()
-    if row is None:
-        return None
-    return Source(**row, definitions=await _definitions(conn, row["id"]))
+    rows = {bytes(row.pop("token_sha256")): row for row in await cursor.fetchall()}
+    definitions = await _definitions(conn, [row["id"] for row in rows.values()]) if rows else {}
+    return {token: Source(**row, definitions=tuple(definitions.get(row["id"], ()))) for token, row in rows.items()}
 
 
-async def _definitions(conn: AsyncConnection[Any], source_id: UUID) -> tuple[Definition, ...]:
+async def _definitions(conn: AsyncConnection[Any], source_ids: Sequence[UUID]) -> dict[UUID, list[Definition]]:
     cursor = await conn.execute(
         """
-        select id, name, matching_prompt from event_definitions
-        where event_source_id = %s and enabled and deleted_at is null
+        select event_source_id, id, name, matching_prompt from event_definitions
+        where event_source_id = any(%s) and enabled and deleted_at is null
         order by priority, id
         """,
-        (source_id,),
+        (list(source_ids),),
     )
-    return tuple([Definition(**row) async for row in cursor])
+    found: dict[UUID, list[Definition]] = {}
+    async for row in cursor:
+        found.setdefault(row.pop("event_source_id"), []).append(Definition(**row))
+    return found

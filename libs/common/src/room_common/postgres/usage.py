@@ -5,6 +5,7 @@ A day is the calendar day in the instance's timezone, by the database's clock.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -57,3 +58,17 @@ async def today(conn: Connection, instance_id: UUID) -> Budget | None:
     )
     row = await cursor.fetchone()
     return None if row is None else Budget(row["used"], row["budget"], row["midnight"])
+
+
+async def exhausted(conn: Connection, instance_ids: Sequence[UUID]) -> set[UUID]:
+    """Those of ``instance_ids`` whose budget of today is used up."""
+    cursor = await conn.execute(
+        """
+        select i.id from instances i
+        where i.id = any(%s) and i.token_budget_daily <= coalesce(
+            (select sum(u.tokens) from token_usage u
+             where u.instance_id = i.id and u.day = (now() at time zone i.timezone)::date), 0)
+        """,
+        (list(instance_ids),),
+    )
+    return {row["id"] for row in await cursor.fetchall()}

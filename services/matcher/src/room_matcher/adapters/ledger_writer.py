@@ -66,17 +66,19 @@ class LedgerWriter(Loop):
         await super().stop()
 
     async def _collect(self) -> tuple[list[_Waiting], bool]:
-        batch: list[_Waiting] = []
-        deadline: float | None = None
+        """The next batch, and whether there will be another: one that is full, or has waited its time."""
+        first = await self._queue.get()
+        if first is None:
+            return [], False
+        batch = [first]
+        deadline = asyncio.get_running_loop().time() + self._seconds
         try:
-            while len(batch) < self._rows:
-                async with asyncio.timeout_at(deadline):
-                    item = await self._queue.get()
-                if item is None:
-                    return batch, False
-                if not batch:
-                    deadline = asyncio.get_running_loop().time() + self._seconds
-                batch.append(item)
+            async with asyncio.timeout_at(deadline):
+                while len(batch) < self._rows:
+                    item = self._queue.get_nowait() if not self._queue.empty() else await self._queue.get()
+                    if item is None:
+                        return batch, False
+                    batch.append(item)
         except TimeoutError:
             pass
         return batch, True
@@ -84,6 +86,7 @@ class LedgerWriter(Loop):
     async def _flush(self, batch: Sequence[_Waiting]) -> None:
         if not batch:
             return
+        crash_point("matcher.before_rows")
         try:
             async with self._database.transaction() as conn:
                 outcomes = await ledger.record(conn, [entry for entry, _ in batch])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
+from uuid import UUID
 
 from room_common.contracts.source_config import (
     CONFIG_COLUMN,
@@ -17,6 +19,9 @@ from room_common.crypto import Keyring, Unreadable
 from room_common.domain.deliveries import Source
 from room_common.errors import Refused
 from room_matcher.domain.cascade import Stop
+
+_KEPT: Final = 4096
+"""Configs kept in the clear, by their ciphertext: opening one costs more than all else about a dropped record."""
 
 SIGNS_URI: Final = frozenset({"hubspot"})
 """Source types whose signature covers the address that was posted to."""
@@ -36,6 +41,7 @@ class SourceSecrets:
     def __init__(self, keyring: Keyring, public_url: str) -> None:
         self._keyring = keyring
         self._public_url = public_url
+        self._configs: OrderedDict[tuple[UUID, bytes], SourceConfig] = OrderedDict()
 
     def open(self, source: Source, token_sha256: bytes, query: str) -> Opened | Stop:
         """The config of ``source``, or the stop of one that can't be read: never as if it had no secrets.
@@ -59,8 +65,14 @@ class SourceSecrets:
     def _config(self, source: Source) -> SourceConfig:
         if source.config is None:
             return SourceConfig()
-        plain = self._keyring.decrypt(source.config, table=CONFIG_TABLE, column=CONFIG_COLUMN, row_id=str(source.id))
-        return read_config(plain)
+        place = source.id, source.config
+        known = self._configs.get(place)
+        if known is None:
+            plain = self._keyring.decrypt(place[1], table=CONFIG_TABLE, column=CONFIG_COLUMN, row_id=str(source.id))
+            known = self._configs[place] = read_config(plain)
+            while len(self._configs) > _KEPT:
+                self._configs.popitem(last=False)
+        return known
 
     def _token(self, source: Source, token_sha256: bytes) -> str:
         sealed = source.token_encrypted

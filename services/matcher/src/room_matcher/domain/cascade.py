@@ -17,9 +17,6 @@ from room_matcher.domain.signatures import Signed, Verification, verify
 AHEAD_LIMIT: Final = timedelta(minutes=5)
 """A receipt further ahead of the broker's clock than this is a wrong clock, and the broker's is taken."""
 
-BATCHING_TYPES: Final = frozenset({"hubspot"})
-"""Source types whose top-level arrays are split into items unless the source says otherwise."""
-
 RECHECKED: Final[frozenset[Outcome]] = frozenset(
     {"unknown_token", "source_disabled", "config_unreadable", "bad_signature", "room_disabled", "no_definitions"}
 )
@@ -63,6 +60,11 @@ def moment(received_at_us: int) -> datetime:
     return _EPOCH + timedelta(microseconds=received_at_us)
 
 
+def microseconds(at: datetime) -> int:
+    """The reverse of :func:`moment`."""
+    return (at - _EPOCH) // timedelta(microseconds=1)
+
+
 def ledger_time(received_at_us: int, appended_at_ms: int) -> datetime:
     """The receipt as the ledger keys it: the record's own, or the broker's time if that one is too far ahead.
 
@@ -101,11 +103,6 @@ def check_room(source: Source) -> Stop | None:
     if source.room_enabled is None:
         return Stop("room_disabled", "no_room")
     return None if source.room_enabled else Stop("room_disabled")
-
-
-def splits(source_type: str, switch: bool | None) -> bool:
-    """Whether the elements of a top-level array are items of their own; ``switch`` is the source's own setting."""
-    return source_type.strip().lower() in BATCHING_TYPES if switch is None else switch
 
 
 def judge(

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 import structlog
 
 from room_common.cache.memory import VerdictMemory
+from room_common.domain.classification_prompt import PROMPT_VERSION, Delivery, Prompt, memory_key
 from room_common.domain.deliveries import Definition
+from room_common.domain.verdict import Verdict, verdict
+from room_common.faults import crash_point
 from room_common.llm.port import ChatRequest, Llm
 from room_common.postgres.ledger import VerdictEntry
-from room_matcher.domain.prompt import PROMPT_VERSION, Delivery, Prompt, memory_key
-from room_matcher.domain.verdict import Verdict, verdict
+from room_matcher.adapters.fair_slots import FairSlots
 from room_matcher.metrics import MatcherMetrics
 
 UNCLEAR = "unclear_answer"
@@ -46,50 +48,65 @@ class Classifier:
     """
 
     def __init__(
-        self, llm: Llm, memory: VerdictMemory, metrics: MatcherMetrics, *, default_model: str, max_output_tokens: int
+        self,
+        llm: Llm,
+        memory: VerdictMemory,
+        slots: FairSlots,
+        metrics: MatcherMetrics,
+        *,
+        default_model: str,
+        max_output_tokens: int,
     ) -> None:
         self._llm = llm
+        self._slots = slots
         self._memory = memory
         self._metrics = metrics
         self._default_model = default_model
         self._max_output_tokens = max_output_tokens
 
     async def first_match(
-        self, delivery: Delivery, definitions: Sequence[Definition], model: str | None, tally: Tally
+        self, delivery: Delivery, definitions: Sequence[Definition], model: str | None, tally: Tally, share: Hashable
     ) -> Definition | None:
-        """The first definition that matches, asking as many as it takes. ``model`` is the instance's own, or None.
+        """The first definition that matches, asking as many as it takes. ``model`` is the instance's own, or None;
+        ``share`` is whose part of the model calls this takes.
 
         Raises ``DependencyUnavailable`` when the provider is at fault and ``EventRejected`` when this event is; what
         was learned and paid until then is in ``tally``.
         """
         for definition in definitions:
             started = time.monotonic()
-            answer = await self._answer(delivery.ask(definition.matching_prompt), model, tally)
+            answer = await self._answer(delivery.ask(definition.matching_prompt), model, tally, share)
             understood = verdict(answer.text)
             self._note(definition, answer, understood, tally, int((time.monotonic() - started) * 1000))
             if understood.matches:
                 return definition
         return None
 
-    async def _answer(self, prompt: Prompt, model: str | None, tally: Tally) -> _Answer:
+    async def _answer(self, prompt: Prompt, model: str | None, tally: Tally, share: Hashable) -> _Answer:
         key = memory_key(PROMPT_VERSION, model or self._default_model, prompt.remembered)
+        crash_point("matcher.before_memory")
         remembered = await self._memory.get(key)
+        crash_point("matcher.after_memory")
         if remembered is not None:
             return _Answer(remembered, remembered=True)
-        tally.calls += 1
-        completion = await self._llm.complete(
-            ChatRequest(
-                tier="fast",
-                messages=({"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.user}),
-                max_output_tokens=self._max_output_tokens,
-                temperature=0.0,
-                model=model,
+        async with self._slots.hold(share):
+            tally.calls += 1
+            crash_point("matcher.before_call")
+            completion = await self._llm.complete(
+                ChatRequest(
+                    tier="fast",
+                    messages=({"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.user}),
+                    max_output_tokens=self._max_output_tokens,
+                    temperature=0.0,
+                    model=model,
+                )
             )
-        )
+            crash_point("matcher.after_call")
         tally.tokens += completion.input_tokens + completion.output_tokens
         tally.fallback |= completion.fallback
         if not completion.fallback:
             await self._memory.put(key, completion.text)
+            crash_point("matcher.after_remembering")
         return _Answer(completion.text, completion.input_tokens, completion.output_tokens)
 
     def _note(self, definition: Definition, answer: _Answer, understood: Verdict, tally: Tally, ms: int) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 import structlog
 
+from room_common.domain.batching import splits
 from room_common.domain.decoding import Decoded, Item, decode_payload
 from room_common.domain.deliveries import Source
 from room_common.errors import DeadLetter, DependencyUnavailable
+from room_common.faults import crash_point
 from room_common.kafka.records import Record
 from room_common.postgres import ledger
 from room_common.postgres.database import Database
@@ -23,16 +26,23 @@ from room_matcher.domain.cascade import (
     check_source,
     judge,
     lane_key,
-    splits,
     surely_one_item,
 )
 from room_matcher.domain.delivery_identity import BODY_TTL_S
-from room_matcher.handlers.delivery import Delivery, nameless, open_record
+from room_matcher.handlers.delivery import Delivery, nameless
 from room_matcher.handlers.items import Items, Subject
+from room_matcher.handlers.opened import OpenedRecords
+from room_matcher.handlers.slow_lane import SlowLane
 from room_matcher.metrics import MatcherMetrics
 
 ITEMS_AT_ONCE: Final = 8
 """Items of one delivery that are worked on side by side."""
+
+QUIET_SECONDS: Final = 60.0
+"""So long the same warning is not written again."""
+
+KEY: Final = "key"
+"""The dependency that is missing when an encryption key is not known here."""
 
 log = structlog.get_logger(__name__)
 
@@ -47,6 +57,8 @@ class Deliveries:
         sources: SourceCache,
         secrets: SourceSecrets,
         items: Items,
+        opened: OpenedRecords,
+        slow_lane: SlowLane,
         metrics: MatcherMetrics,
         attempts: int,
     ) -> None:
@@ -54,13 +66,16 @@ class Deliveries:
         self._sources = sources
         self._secrets = secrets
         self._items = items
+        self._opened = opened
+        self._slow_lane = slow_lane
         self._metrics = metrics
         self._attempts = attempts
+        self._warned_at = float("-inf")
 
     def dedup_key(self, record: Record) -> bytes | None:
         """Equal for copies of one delivery, so that they run one after the other."""
         try:
-            delivery = open_record(record)
+            delivery = self._opened.open(record)
         except DeadLetter:
             return None
         return lane_key(delivery.envelope.token_sha256, delivery.envelope.http, delivery.body)
@@ -73,23 +88,52 @@ class Deliveries:
         single: dict[tuple[int, int], ledger.Key] = {}
         for record in records:
             try:
-                delivery = open_record(record)
+                delivery = self._opened.open(record)
             except DeadLetter:
                 continue
             if surely_one_item(delivery.body, delivery.envelope.http):
                 single[record.partition, record.offset] = delivery.key
         if not single:
             return set()
+        crash_point("matcher.before_look_up")
         async with self._database.transaction() as conn:
             decided = await ledger.decided(conn, list(single.values()))
+        crash_point("matcher.after_look_up")
         done = {place for place, (_, delivery_id) in single.items() if delivery_id in decided}
         self._metrics.already_decided(len(done))
         return done
 
-    async def handle(self, record: Record) -> None:
-        """Decide every item of the record. Raises ``DependencyUnavailable`` to be called again later."""
+    def share_key(self, record: Record) -> bytes | None:
+        """Whose share of the buffer a record takes: its token's."""
         try:
-            delivery = open_record(record)
+            return self._opened.open(record).envelope.token_sha256
+        except DeadLetter:
+            return None
+
+    async def handle(self, record: Record) -> None:
+        """Decide every item of the record. Raises ``DependencyUnavailable`` to be called again later.
+
+        A source whose secrets need a key that this process does not have must wait for it, and nobody else must: its
+        records wait in the slow lane.
+        """
+        try:
+            await self._handle(record)
+        except DependencyUnavailable as error:
+            if error.dependency != KEY or not self._slow_lane.applies_to(record):
+                raise
+            self._warn_of_key()
+            await self._slow_lane.take([record], "key")
+        self._opened.forget(record)
+
+    def _warn_of_key(self) -> None:
+        now = time.monotonic()
+        if now - self._warned_at >= QUIET_SECONDS:
+            self._warned_at = now
+            log.warning("the encryption key of a source is not known here; its records wait in the slow lane")
+
+    async def _handle(self, record: Record) -> None:
+        try:
+            delivery = self._opened.open(record)
         except DeadLetter as error:
             await self._bury_nameless(record, error)
             return
@@ -106,7 +150,7 @@ class Deliveries:
         """Put a record aside that failed for no foreseen reason; items that were decided stay as they are."""
         reason = DeadLetter(f"unforeseen_{type(error).__name__}")
         try:
-            delivery = open_record(record)
+            delivery = self._opened.open(record)
         except DeadLetter:
             await self._bury_nameless(record, reason)
             return
@@ -173,6 +217,9 @@ class Deliveries:
 
     async def _each(self, subjects: Sequence[Subject]) -> None:
         """Decide all, a few at a time. One that fails keeps none of the others from its outcome."""
+        if len(subjects) == 1:
+            await self._items.decide(subjects[0])
+            return
         slots = asyncio.Semaphore(ITEMS_AT_ONCE)
 
         async def one(subject: Subject) -> None:

@@ -45,7 +45,7 @@ class Delivery:
             content_type=self.envelope.content_type,
             headers=self.envelope.http,
             query=self.envelope.query,
-            received_at_s=self.envelope.received_at_us / 1_000_000,
+            received_at_s=self.received_at_s,
             too_large=self.envelope.outcome == "too_large",
         )
 

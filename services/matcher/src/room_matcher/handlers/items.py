@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from room_common.coalescing import Coalescer
+from room_common.contracts.topics import WEBHOOKS_SLOW
+from room_common.domain import classification_prompt
 from room_common.domain.decoding import Item
 from room_common.domain.deliveries import Definition, Outcome, Source
 from room_common.errors import DeadLetter, DependencyUnavailable
@@ -17,10 +21,10 @@ from room_matcher.adapters.admission import Admission
 from room_matcher.adapters.key_locks import KeyLocks
 from room_matcher.adapters.ledger_writer import LedgerWriter
 from room_matcher.adapters.source_cache import SourceCache
-from room_matcher.domain import prompt
 from room_matcher.domain.cascade import Stop, check_room, check_source
 from room_matcher.domain.delivery_identity import Identity, identify, is_handshake_confirmation
 from room_matcher.handlers.classifier import Classifier, Tally
+from room_matcher.handlers.dead_gate import DeadGate
 from room_matcher.handlers.dead_letters import DeadLetters
 from room_matcher.handlers.delivery import Delivery
 from room_matcher.handlers.fallback_alerts import FallbackAlerts
@@ -52,15 +56,6 @@ class Subject:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Prior:
-    """What the database knows before anything is paid for an item."""
-
-    decided: bool
-    known: list[ledger.Known]
-    exhausted: bool
-
-
 class Items:
     """Decides items. Every call ends with one row in the ledger, or with an error that says what to do."""
 
@@ -74,6 +69,7 @@ class Items:
         classifier: Classifier,
         dead_letters: DeadLetters,
         fallbacks: FallbackAlerts,
+        gate: DeadGate,
         metrics: MatcherMetrics,
         cap: int,
     ) -> None:
@@ -84,9 +80,11 @@ class Items:
         self._classifier = classifier
         self._dead_letters = dead_letters
         self._fallbacks = fallbacks
+        self._gate = gate
         self._metrics = metrics
         self._cap = cap
         self._locks = KeyLocks()
+        self._priors: Coalescer[ledger.Question, ledger.Prior] = Coalescer(self._read_priors)
 
     async def decide(self, subject: Subject) -> None:
         """Bring one item to its outcome.
@@ -112,17 +110,26 @@ class Items:
     async def bury(
         self, subject_entry: ledger.Entry, delivery: Delivery, error: DeadLetter, *, attempts: int, item: int | None
     ) -> None:
-        """The dead path: publish, then the ledger; the offset completes afterwards."""
+        """The dead path: publish, then the ledger; the offset completes afterwards.
+
+        Raises ``DependencyUnavailable`` also when too many died already: then this one waits as it is.
+        """
+        self._gate.admit()
         await self._dead_letters.publish(delivery.record, error, attempts=attempts, item=item)
         await self.record(replace(subject_entry, outcome="dead", reason=str(error), definition_id=None, dedup=None))
 
     def _recorded(self, entry: ledger.Entry, outcome: Outcome | None) -> None:
         self._metrics.recorded(outcome, time.time() - entry.received_at.timestamp())
+        if outcome is not None:
+            self._gate.ended(outcome)
         if outcome not in (entry.outcome, None):
             self._metrics.wasted(entry.llm_calls, outcome)
 
     async def _unless_known(self, subject: Subject, identity: Identity) -> None:
-        prior = await self._prior(subject, identity)
+        delivery, source_id, instance_id = subject.delivery, subject.source.id, subject.source.instance_id
+        prior = await self._priors.ask(
+            ledger.Question(delivery.key, subject.item.index, source_id, identity.key, instance_id)
+        )
         if prior.decided:
             self._metrics.already_decided(1)
             return
@@ -141,13 +148,12 @@ class Items:
             return
         await self._ask(replace(subject, source=source), identity, conflict=bool(prior.known))
 
-    async def _prior(self, subject: Subject, identity: Identity) -> _Prior:
+    async def _read_priors(self, questions: Sequence[ledger.Question]) -> Mapping[ledger.Question, ledger.Prior]:
+        crash_point("matcher.before_priors")
         async with self._database.transaction() as conn:
-            decided = await ledger.decided(conn, [subject.delivery.key])
-            known = await ledger.remembered(conn, subject.source.id, identity.key)
-            budget = await usage.today(conn, subject.source.instance_id)
-        items = decided.get(subject.delivery.envelope.id, set())
-        return _Prior(subject.item.index in items, known, budget is not None and budget.exhausted)
+            found = await ledger.priors(conn, questions)
+        crash_point("matcher.after_priors")
+        return found
 
     async def _current(self, subject: Subject) -> tuple[Source, Stop | None]:
         """The source as it is now, and why it takes nothing. A no from memory is read again before it counts."""
@@ -173,7 +179,7 @@ class Items:
             tally = Tally()
             try:
                 definition = await self._classifier.first_match(
-                    self._question(subject), source.definitions, source.fast_model, tally
+                    self._question(subject), source.definitions, source.fast_model, tally, self._share(subject)
                 )
                 crash_point("matcher.after_llm")
             except DeadLetter as error:
@@ -190,8 +196,14 @@ class Items:
             await self._decide(subject, identity, definition, tally, conflict=conflict)
 
     @staticmethod
-    def _question(subject: Subject) -> prompt.Delivery:
-        return prompt.Delivery(
+    def _share(subject: Subject) -> Hashable:
+        """Whose share of the model calls this is: the source's, or the slow lane's for everything in it."""
+        topic = subject.delivery.record.topic
+        return topic if topic == WEBHOOKS_SLOW else subject.source.id
+
+    @staticmethod
+    def _question(subject: Subject) -> classification_prompt.Delivery:
+        return classification_prompt.Delivery(
             source_name=subject.source.name,
             source_type=subject.source.source_type,
             headers=subject.delivery.envelope.http,
@@ -210,6 +222,7 @@ class Items:
             return
         row = replace(row, definition_id=definition.id)
         label = f"{subject.source.name}: {definition.name}"
+        crash_point("matcher.before_decide")
         async with self._database.transaction() as conn:
             outcome = await ledger.decide(conn, row, _event(subject, definition), label, self._cap)
             crash_point("matcher.before_commit")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from room_matcher.domain.verdict import EXCERPT_LENGTH, Answer, verdict
+from room_common.domain.verdict import EXCERPT_LENGTH, Answer, verdict
 
 YES = [
     "yes",

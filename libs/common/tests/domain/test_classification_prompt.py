@@ -9,10 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from room_common.contracts.envelope import KEPT_HEADERS
+from room_common.domain.classification_prompt import (
+    CRITERION_HEADING,
+    EVENT_HEADERS,
+    PROMPT_VERSION,
+    SYSTEM,
+    Delivery,
+    memory_key,
+)
 from room_common.domain.decoding import Decoded, decode_payload
 from room_common.domain.fence import fenced_blocks
 from room_common.domain.jsonview import Json, storable_text
-from room_matcher.domain.prompt import CRITERION_HEADING, EVENT_HEADERS, PROMPT_VERSION, SYSTEM, Delivery, memory_key
 
 NONCE = "0123456789abcdef"
 PAYLOAD: Json = {"action": "completed", "url": "https://api.github.com/x", "conclusion": "failure", "big": 2**80}

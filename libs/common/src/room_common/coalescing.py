@@ -1,0 +1,78 @@
+"""Many small questions to a store, asked together: what comes while one round trip is under way shares the next."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from typing import Final, Generic, TypeVar
+
+from room_common.errors import DependencyUnavailable
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+_MOST: Final = 500
+_ROUNDS: Final = 2
+
+
+class Coalescer(Generic[K, V]):
+    """``ask`` waits for the round that its key is part of.
+
+    ``load`` gets different keys and answers all of them; what it raises is raised to everybody of that round, and it
+    is bounded in time by whoever wrote it. ``rounds`` may be under way at once. There is no delay: a question that
+    comes alone is asked alone.
+    """
+
+    def __init__(
+        self, load: Callable[[Sequence[K]], Awaitable[Mapping[K, V]]], *, most: int = _MOST, rounds: int = _ROUNDS
+    ) -> None:
+        self._load = load
+        self._most = most
+        self._rounds = rounds
+        self._waiting: deque[tuple[K, asyncio.Future[V]]] = deque()
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def ask(self, key: K) -> V:
+        """The answer for ``key``, read after this call began."""
+        future: asyncio.Future[V] = asyncio.get_running_loop().create_future()
+        self._waiting.append((key, future))
+        self._start()
+        return await future
+
+    def _start(self) -> None:
+        while self._waiting and len(self._running) < self._rounds:
+            task = asyncio.create_task(self._round())
+            self._running.add(task)
+            task.add_done_callback(self._ended)
+            if len(self._running) == self._rounds:
+                return
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        self._start()
+
+    async def _round(self) -> None:
+        batch = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
+        asked = [(key, future) for key, future in batch if not future.done()]
+        if not asked:
+            return
+        try:
+            answers = await self._load(list(dict.fromkeys(key for key, _ in asked)))
+        except BaseException as error:
+            for _, future in asked:
+                if not future.done():
+                    future.set_exception(_again(error))
+            if not isinstance(error, Exception):
+                raise
+            return
+        for key, future in asked:
+            if not future.done():
+                future.set_result(answers[key])
+
+
+def _again(error: BaseException) -> BaseException:
+    """An error of its own for each who waits: one object raised in several tasks would gather all their frames."""
+    if isinstance(error, DependencyUnavailable):
+        return DependencyUnavailable(error.dependency, error.kind, retry_after=error.retry_after)
+    return error if isinstance(error, Exception) else asyncio.CancelledError()
