@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from room_common.domain.classification_prompt import Delivery
+from room_common.domain.verdict import Answer, verdict
 from room_local.rehearsal.answers import answer
 from room_local.rehearsal.verdict import Group, groups, significant_words
 from room_local.rehearsal.verdict import answer as by_rule
-from room_matcher.domain.prompt import Delivery
-from room_matcher.domain.verdict import Answer, verdict
 
 DEAL = (
     '{"subscriptionType":"deal.propertyChange","propertyName":"dealstage","propertyValue":"closedwon","amount_paid":5}'

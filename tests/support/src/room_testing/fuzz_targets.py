@@ -15,13 +15,13 @@ from room_common.contracts.envelope import MAX_HEADER_VALUE, decode, encode
 from room_common.contracts.source_config import AuthKeyCheck, HmacCheck, Verify
 from room_common.domain.decoding import MAX_ITEMS, Decoded, decode_payload
 from room_common.domain.jsonview import Json, json_text
+from room_common.domain.verdict import EXCERPT_LENGTH, Answer, verdict
 from room_common.errors import DeadLetter
 from room_common.kafka.records import Record
 from room_ingest.domain import handshakes
 from room_ingest.domain.request_headers import keep
 from room_matcher.domain.delivery_identity import identify, is_handshake_confirmation
 from room_matcher.domain.signatures import Signed, verify
-from room_matcher.domain.verdict import EXCERPT_LENGTH, Answer, verdict
 
 SECRET: Final = b"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 SIGNED_AT: Final = 1_790_000_000

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from room_common.contracts.source_config import Verify
+from room_common.domain.batching import splits
 from room_common.domain.decoding import Item
-from room_matcher.domain.cascade import Accepted, Request, judge, splits
+from room_matcher.domain.cascade import Accepted, Request, judge
 from room_matcher.domain.delivery_identity import identify, is_handshake_confirmation
 from room_testing.webhook_port import TOKEN, Answered, Client, MemorySink, Submitted
 
