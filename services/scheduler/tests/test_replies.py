@@ -10,8 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from room_common.contracts.channel_config import LocalConfig
 from room_common.errors import Refused
-from room_scheduler.domain.replies import MAX_TEXT, Reply, canonical, fate, read_local
+from room_scheduler.domain.local import read_local
+from room_scheduler.domain.replies import MAX_TEXT, Post, Reply, fate, make_reply
+
+
+def read(body: bytes) -> Reply:
+    return read_local(Post(body, "application/json", {}, "", 0.0), LocalConfig())
+
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -22,7 +29,7 @@ json_values = st.recursive(
 @given(st.binary() | json_values.map(lambda value: json.dumps(value).encode()))
 def test_any_bytes_are_a_reply_or_a_named_refusal(body: bytes) -> None:
     try:
-        reply = read_local(body)
+        reply = read(body)
     except Refused as error:
         assert error.reason in {"undecodable", "not_an_object", "no_sender", "no_text"}
     else:
@@ -32,7 +39,7 @@ def test_any_bytes_are_a_reply_or_a_named_refusal(body: bytes) -> None:
 @given(st.text(min_size=1), st.text(min_size=1), st.none() | st.text())
 def test_what_is_kept_can_be_stored(sender: str, text: str, own_id: str | None) -> None:
     try:
-        reply = read_local(orjson.dumps({"sender": sender, "text": text, "id": own_id}))
+        reply = read(orjson.dumps({"sender": sender, "text": text, "id": own_id}))
     except (Refused, orjson.JSONEncodeError):
         return
     for value in (reply.sender, reply.text, reply.id or ""):
@@ -59,12 +66,12 @@ def test_what_is_kept_can_be_stored(sender: str, text: str, own_id: str | None) 
 )
 def test_unusable_replies_are_refused_by_name(body: bytes, reason: str) -> None:
     with pytest.raises(Refused) as refused:
-        read_local(body)
+        read(body)
     assert refused.value.reason == reason
 
 
 def test_a_reply_is_read() -> None:
-    assert read_local(b'{"sender":" Ada ","text":" on it\\n","id":"m1"}') == Reply("Ada", "on it", "m1")
+    assert read(b'{"sender":" Ada ","text":" on it\\n","id":"m1"}') == Reply("Ada", "on it", "m1", ("ada",))
 
 
 _OPEN: dict[str, Any] = {
@@ -88,13 +95,19 @@ _OPEN: dict[str, Any] = {
         ({"outbound_channel": "slack"}, "wrong_contact"),
         ({"outbound_channel": None, "outbound_target": None}, "wrong_contact"),
         ({"outbound_target": "bob"}, "wrong_contact"),
+        ({"allow": ("bob",)}, "not_allowed"),
+        ({"allow": ("bob", " ADA")}, None),
+        ({"opted_out": True}, "opted_out"),
+        ({"opted_out": True, "outbound_target": "bob"}, "wrong_contact"),
     ],
 )
 def test_fate(change: dict[str, Any], expected: str | None) -> None:
-    assert fate(Reply("Ada", "hi", None), **(_OPEN | change)) == expected
+    assert fate(Reply("Ada", "hi", None, ("ada",)), **(_OPEN | change)) == expected
 
 
-@given(st.text())
-def test_canonical_is_idempotent(contact: str) -> None:
-    once = canonical(contact)
-    assert canonical(once) == canonical(canonical(once))
+@given(st.text(st.characters()), st.text(st.characters()))
+def test_anything_can_be_made_a_reply_that_is_stored(sender: str, text: str) -> None:
+    reply = make_reply(sender, text, None, ())
+    for value in (reply.sender, reply.text):
+        assert "\x00" not in value and value.encode()[:0] == b""
+    assert reply.text and len(reply.text) <= MAX_TEXT

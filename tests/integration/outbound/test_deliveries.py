@@ -12,11 +12,15 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
+from room_common.contracts.channel_config import ChannelConfig
+from room_common.crypto import Keyring
 from room_common.errors import DependencyUnavailable
 from room_common.kafka.producer import Producer, RecordMetadata
 from room_common.postgres.database import Connection, Database
+from room_outbound.adapters.accounts import Accounts
 from room_outbound.adapters.local import LocalInbox
 from room_outbound.delivery import Delivery
+from room_outbound.domain.pacing import Pace
 from room_outbound.domain.provider import Letter
 from room_outbound.domain.retry import DELAYS, MAX_ATTEMPTS
 from room_testing.fake_peer import (
@@ -28,6 +32,7 @@ from room_testing.fake_peer import (
     FakeInbox,
     Fault,
 )
+from room_testing.matching import ENCRYPTION_KEYS
 from room_testing.sending_world import Sending
 
 pytestmark = pytest.mark.integration
@@ -82,6 +87,7 @@ def make(database: Database, producer: Producer, providers: dict[str, Any], leas
         database,
         producer,
         providers,
+        Accounts(Keyring.parse(ENCRYPTION_KEYS)),
         owner="outbound-test",
         lease_seconds=lease,
         registry=CollectorRegistry(),
@@ -221,17 +227,21 @@ class Scripted:
     """A provider in memory that takes ten characters at once. ``before`` runs ahead of each acceptance."""
 
     longest: int | None = 10
+    pace: Pace | None = None
 
     def __init__(self, script: Sequence[BaseException | None] = ()) -> None:
         self.script = list(script)
         self.letters: list[Letter] = []
 
-    async def send(self, letter: Letter) -> str:
+    async def send(self, letter: Letter, config: ChannelConfig) -> str:
         step = self.script.pop(0) if self.script else None
         if step is not None:
             raise step
         self.letters.append(letter)
         return f"p{letter.part}"
+
+    async def close(self) -> None:
+        """Nothing is open."""
 
 
 async def test_a_long_text_goes_in_parts_and_a_resend_continues(
@@ -259,10 +269,10 @@ async def test_nothing_more_is_sent_once_another_process_has_the_row(
     provider = Scripted()
     other = make(database, producer, {"local": Scripted()})
 
-    async def overtaken(letter: Letter) -> str:
+    async def overtaken(letter: Letter, config: ChannelConfig) -> str:
         await rows_only.cut_off(message)
         await other.deliver(message)
-        return await Scripted.send(provider, letter)
+        return await Scripted.send(provider, letter, config)
 
     provider.send = overtaken  # type: ignore[method-assign]
     await make(database, producer, {"local": provider}).deliver(message)
@@ -312,7 +322,7 @@ async def test_a_provider_that_hangs_is_cut_off_before_the_lease_ends(
     message = await rows_only.message(await rows_only.room())
 
     class Hanging(Scripted):
-        async def send(self, letter: Letter) -> str:
+        async def send(self, letter: Letter, config: ChannelConfig) -> str:
             await asyncio.sleep(3600)
             return ""
 

@@ -14,8 +14,10 @@ from room_common.kafka.producer import Producer, RecordMetadata
 from room_common.kafka.records import Record
 from room_common.postgres import replies
 from room_common.postgres.database import Database
+from room_scheduler.channel_secrets import ChannelSecrets
 from room_scheduler.inbox import Inbox
-from room_testing.scheduling import Scheduling
+from room_testing.matching import PUBLIC_URL
+from room_testing.scheduling import KEYRING, Scheduling
 
 pytestmark = pytest.mark.integration
 
@@ -47,7 +49,7 @@ def producer() -> MemoryProducer:
 
 @pytest.fixture
 def inbox(database: Database, producer: MemoryProducer) -> Inbox:
-    return Inbox(database, producer, CollectorRegistry(), debounce_seconds=2.0)
+    return Inbox(database, producer, ChannelSecrets(KEYRING, PUBLIC_URL), CollectorRegistry(), debounce_seconds=2.0)
 
 
 HELLO = {"sender": "Me", "text": "Hello."}

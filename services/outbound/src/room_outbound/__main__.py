@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from room_common.service.frame import run_service
-
 from room_common.settings import load_settings
 from room_outbound.app import compose
 from room_outbound.settings import OutboundSettings

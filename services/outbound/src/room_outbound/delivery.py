@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final, TypeVar
@@ -17,21 +18,29 @@ from uuid import UUID
 from prometheus_client import CollectorRegistry
 
 from room_common.contracts import envelope, topics
+from room_common.contracts.channel_config import ChannelConfig
 from room_common.contracts.messages import OutboundMessage
+from room_common.crypto import UnknownKey
+from room_common.domain.contacts import canonical
 from room_common.errors import DeadLetter, DependencyUnavailable, Refused
 from room_common.faults import crash_point
 from room_common.kafka.producer import Producer
-from room_common.postgres import sending
+from room_common.postgres import opt_outs, sending
 from room_common.postgres.database import Connection, Database
 from room_common.postgres.sending import Claimed
 from room_common.telemetry.metrics import counter, histogram
+from room_outbound.adapters.accounts import Accounts
 from room_outbound.domain.provider import Letter, Provider
-from room_outbound.domain.retry import NOT_ACCEPTED, delay_after
+from room_outbound.domain.retry import LONGEST_WISH, NOT_ACCEPTED, delay_after
 from room_outbound.domain.splitting import split
 from room_outbound.metrics import MESSAGE_AGE, MESSAGES
 
 _log = logging.getLogger(__name__)
 _RECORD_PAUSE: Final = 0.5
+_LONGEST_PACE: Final = 1.0
+"""Seconds that a delivery waits for its turn with the row in hand; for longer it gives the row back."""
+_KEY_PAUSE: Final = 30.0
+_LEAST_CLOSED: Final = 1.0
 
 T = TypeVar("T")
 
@@ -44,6 +53,7 @@ class Delivery:
         database: Database,
         producer: Producer,
         providers: Mapping[str, Provider],
+        accounts: Accounts,
         *,
         owner: str,
         lease_seconds: float,
@@ -53,6 +63,7 @@ class Delivery:
         self._database = database
         self._producer = producer
         self._providers = providers
+        self._accounts = accounts
         self._owner = owner
         self._lease = lease_seconds
         self._jitter = jitter
@@ -66,20 +77,27 @@ class Delivery:
         """
         async with self._database.transaction() as conn:
             claimed = await sending.claim(conn, message_id, self._owner, self._lease)
+            opted_out = claimed is not None and await _opted_out(conn, claimed)
         if claimed is None:
             return None
-        if not await self._attempt(claimed):
+        if not await self._attempt(claimed, opted_out):
             return None
         async with self._database.transaction() as conn:
             return await sending.next_of_target(conn, claimed)
 
-    async def _attempt(self, claimed: Claimed) -> bool:
+    async def _attempt(self, claimed: Claimed, opted_out: bool) -> bool:
         """One try. True when the row is settled for good."""
         try:
+            if opted_out:
+                raise Refused("opted_out")
             provider = self._providers.get(claimed.channel)
             if provider is None:
                 raise Refused("channel_not_configured")
-            provider_message_id = await self._send(claimed, provider)
+            provider_message_id = await self._send(claimed, provider, self._accounts.open(claimed))
+        except UnknownKey as error:
+            return await self._postpone(claimed, error.kind, _KEY_PAUSE)
+        except _Later as later:
+            return await self._postpone(claimed, "rate_limit", later.seconds)
         except (DependencyUnavailable, TimeoutError) as error:
             return await self._again(claimed, error)
         except Refused as error:
@@ -95,15 +113,15 @@ class Delivery:
         self._count(claimed, "overtaken" if age is None else "sent")
         return True
 
-    async def _send(self, claimed: Claimed, provider: Provider) -> str | None:
+    async def _send(self, claimed: Claimed, provider: Provider, config: ChannelConfig) -> str | None:
         """Send the parts that are still to be sent; None when another process took the row meanwhile."""
         parts = [claimed.text] if provider.longest is None else split(claimed.text, provider.longest)
         if not parts:
             raise Refused("empty")
         provider_message_id = ""
-        for number in range(claimed.parts_sent, len(parts)):
+        for number in range(min(claimed.parts_sent, len(parts) - 1), len(parts)):
             letter = Letter(claimed.id, claimed.slug, claimed.target, parts[number], claimed.created_at, number)
-            provider_message_id = await self._call(provider, letter)
+            provider_message_id = await self._call(provider, letter, config)
             if number + 1 == len(parts):
                 break
             advance = partial(
@@ -117,19 +135,37 @@ class Delivery:
                 return None
         return provider_message_id
 
-    async def _call(self, provider: Provider, letter: Letter) -> str:
+    async def _call(self, provider: Provider, letter: Letter, config: ChannelConfig) -> str:
+        bucket = None if provider.pace is None else self._accounts.bucket(config, provider.pace, time.monotonic())
+        while bucket is not None and (seconds := bucket.take(time.monotonic())) > 0:
+            if seconds > _LONGEST_PACE:
+                raise _Later(seconds)
+            await asyncio.sleep(seconds)
         crash_point("outbound.before_send")
         try:
             # The call ends well before the lease does, so that nobody else is sending the same row by then.
             async with asyncio.timeout(self._lease / 2):
-                provider_message_id = await provider.send(letter)
-        except (DependencyUnavailable, TimeoutError, Refused):
+                provider_message_id = await provider.send(letter, config)
+        except DependencyUnavailable as error:
+            if bucket is not None and error.kind == "rate_limit":
+                # Whoever else uses this account waits as well.
+                wish = min(error.retry_after or _LEAST_CLOSED, LONGEST_WISH)
+                bucket.close(time.monotonic(), max(wish, _LEAST_CLOSED))
+            raise
+        except (TimeoutError, Refused):
             raise
         except Exception as error:
-            _log.exception("provider failed unexpectedly", extra={"message_id": str(letter.id)})
+            # Without its text, which may repeat an address with a token in it.
+            _log.error("provider failed unforeseen", extra={"message_id": str(letter.id), "kind": type(error).__name__})
             raise DependencyUnavailable("provider", type(error).__name__) from None
         crash_point("outbound.after_send")
         return provider_message_id
+
+    async def _postpone(self, claimed: Claimed, kind: str, seconds: float) -> bool:
+        """Give the row back: the provider was not asked, so no try is spent."""
+        await self._record(lambda conn: sending.postpone(conn, claimed, self._owner, kind, seconds))
+        self._count(claimed, "postponed")
+        return False
 
     async def _record(self, write: Callable[[Connection], Awaitable[T]]) -> T:
         """Write down what the provider accepted, as long as the lease lasts: unrecorded, it would be sent again."""
@@ -186,6 +222,19 @@ class Delivery:
 
     def _count(self, claimed: Claimed, status: str) -> None:
         self._messages.labels(claimed.channel, status).inc()
+
+
+class _Later(Exception):
+    """The account has to wait."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+
+async def _opted_out(conn: Connection, claimed: Claimed) -> bool:
+    if claimed.channel != "whatsapp" or claimed.channel_id is None:
+        return False
+    return await opt_outs.holds(conn, claimed.channel_id, canonical(claimed.channel, claimed.target))
 
 
 def outbound_key(instance_id: UUID, target: str) -> bytes:

@@ -12,36 +12,58 @@ from prometheus_client import CollectorRegistry
 
 from room_common.contracts import envelope as envelopes
 from room_common.contracts import topics
+from room_common.contracts.channel_config import ChannelConfig
 from room_common.contracts.envelope import Envelope
 from room_common.errors import DeadLetter, DependencyUnavailable, Refused
 from room_common.faults import crash_point
 from room_common.kafka.producer import Producer
 from room_common.kafka.records import Record
-from room_common.postgres import replies
-from room_common.postgres.database import Database
+from room_common.postgres import opt_outs, replies
+from room_common.postgres.database import Connection, Database
 from room_common.postgres.replies import ReplyChannel
 from room_common.telemetry.metrics import counter
 from room_common.telemetry.tracing import trace_id_of
-from room_scheduler.domain.replies import Reply, fate, read_local
+from room_scheduler.channel_secrets import ChannelSecrets
+from room_scheduler.domain.local import read_local
+from room_scheduler.domain.replies import Post, Reply, fate
+from room_scheduler.domain.slack import read_slack
+from room_scheduler.domain.telegram import read_telegram
+from room_scheduler.domain.twilio import read_whatsapp
 from room_scheduler.metrics import REPLIES, TICKS
 from room_scheduler.ticker import tick_record
 
 _log = logging.getLogger(__name__)
+
+OPTING: Final = frozenset({"whatsapp"})
+"""Channels whose people may opt out with a word."""
+
 _TRIES: Final = 3
 _PAUSE: Final = 0.2
 
-READERS: Mapping[str, Callable[[bytes], Reply]] = {"local": read_local}
-"""How the body of each channel is read."""
+READERS: Mapping[str, Callable[[Post, ChannelConfig], Reply | None]] = {
+    "local": read_local,
+    "slack": read_slack,
+    "telegram": read_telegram,
+    "whatsapp": read_whatsapp,
+}
+"""How the posts of each channel are checked and read."""
 
 
 class Inbox:
     """Handles batches of reply records. Everything it does may be done again: rows carry a dedup key."""
 
     def __init__(
-        self, database: Database, producer: Producer, registry: CollectorRegistry, *, debounce_seconds: float
+        self,
+        database: Database,
+        producer: Producer,
+        secrets: ChannelSecrets,
+        registry: CollectorRegistry,
+        *,
+        debounce_seconds: float,
     ) -> None:
         self._database = database
         self._producer = producer
+        self._secrets = secrets
         self._debounce = debounce_seconds
         self._replies = counter(registry, REPLIES)
         self._ticks = counter(registry, TICKS).labels("reply")
@@ -81,24 +103,37 @@ class Inbox:
         if reader is None:
             raise DeadLetter("unknown_channel")
         try:
-            reply = reader(record.value or b"")
+            opened = self._secrets.open(channel, envelope.token_sha256, envelope.query)
+            post = Post(
+                body=record.value or b"",
+                content_type=envelope.content_type or "",
+                http=envelope.http,
+                uri=opened.uri,
+                received_at=envelope.received_at_us / 1e6,
+            )
+            reply = reader(post, opened.config)
         except Refused as error:
             raise DeadLetter(error.reason) from None
-        await self._put(channel, envelope, reply, received_at, trace_id_of(record.headers))
+        if reply is None:
+            self._count(channel.channel_type, "not_a_reply")
+            return
+        await self._put(channel, opened.config, envelope, reply, trace_id_of(record.headers))
 
     async def _put(
-        self, channel: ReplyChannel, envelope: Envelope, reply: Reply, received_at: datetime, trace_id: str | None
+        self, channel: ReplyChannel, config: ChannelConfig, envelope: Envelope, reply: Reply, trace_id: str | None
     ) -> None:
-        reason = fate(
-            reply,
-            channel=channel.channel_type,
-            channel_enabled=channel.enabled,
-            room_exists=channel.room_exists,
-            room_enabled=channel.room_enabled,
-            outbound_channel=channel.outbound_channel,
-            outbound_target=channel.outbound_target,
-        )
         async with self._database.transaction() as conn:
+            reason = fate(
+                reply,
+                channel=channel.channel_type,
+                channel_enabled=channel.enabled,
+                room_exists=channel.room_exists,
+                room_enabled=channel.room_enabled,
+                outbound_channel=channel.outbound_channel,
+                outbound_target=channel.outbound_target,
+                allow=config.allow,
+                opted_out=await _opted_out(conn, channel, reply),
+            )
             fresh = await replies.put(
                 conn,
                 channel,
@@ -106,9 +141,11 @@ class Inbox:
                 text=reply.text,
                 dedup_key=f"{channel.channel_type}:{channel.id}:{reply.id or envelope.id}",
                 reason=reason,
-                received_at=received_at,
+                received_at=datetime.fromtimestamp(envelope.received_at_us / 1e6, UTC),
                 trace_id=trace_id,
             )
+            if fresh:
+                await _follow_wish(conn, channel, reply)
             now = await replies.wake(conn, channel.instance_id, self._debounce) if fresh and reason is None else None
         crash_point("scheduler.after_reply")
         self._count(channel.channel_type, (reason or "unread") if fresh else "duplicate")
@@ -133,3 +170,18 @@ class Inbox:
 
     def _count(self, channel: str, outcome: str) -> None:
         self._replies.labels(channel, outcome).inc()
+
+
+async def _opted_out(conn: Connection, channel: ReplyChannel, reply: Reply) -> bool:
+    """Whether the person wants no messages, this reply included."""
+    if reply.wish is not None:
+        return reply.wish == "stop"
+    return channel.channel_type in OPTING and await opt_outs.holds(conn, channel.id, reply.contacts[0])
+
+
+async def _follow_wish(conn: Connection, channel: ReplyChannel, reply: Reply) -> None:
+    """Whatever the room makes of the reply. Once only: an old STOP that comes again must not undo a later START."""
+    if reply.wish == "stop":
+        await opt_outs.put(conn, channel.id, reply.contacts[0])
+    elif reply.wish == "start":
+        await opt_outs.drop(conn, channel.id, reply.contacts[0])

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from room_common.kafka.settings import KafkaSettings
 from room_common.postgres.settings import DatabaseSettings
-from room_common.settings import Section, ServiceSettings
+from room_common.settings import EncryptionSettings, PublicUrl, Section, ServiceSettings
 
 
 class TickSettings(Section):
@@ -32,4 +32,6 @@ class SchedulerSettings(ServiceSettings):
 
     kafka: KafkaSettings
     database: DatabaseSettings
+    encryption: EncryptionSettings
+    public_url: PublicUrl
     scheduler: TickSettings = Field(default_factory=TickSettings)

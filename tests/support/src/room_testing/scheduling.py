@@ -8,19 +8,31 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
+from room_common.contracts.channel_config import CONFIG_COLUMN, CONFIG_TABLE, ChannelConfig, encode_channel_config
 from room_common.contracts.envelope import Envelope, Outcome, encode
 from room_common.contracts.messages import TickCommand
+from room_common.contracts.source_config import TOKEN_COLUMN, TOKEN_TABLE
 from room_common.contracts.topics import REPLIES_DEAD, REPLIES_RAW, TICKS
+from room_common.crypto import Keyring
 from room_common.domain.tokens import make_token, parse_token_keys, token_digest
 from room_common.identity import new_id
 from room_common.kafka.records import Record
-from room_testing.matching import TOKEN_KEYS, eventually
+from room_testing.matching import ENCRYPTION_KEYS, PUBLIC_URL, TOKEN_KEYS, eventually
 from room_testing.running import Running, SeededRoom
+
+KEYRING: Final = Keyring.parse(ENCRYPTION_KEYS)
+
+
+def seal_config(channel_id: UUID, config: ChannelConfig) -> bytes:
+    """A channel's config as admin stores it."""
+    return KEYRING.encrypt(
+        encode_channel_config(config), table=CONFIG_TABLE, column=CONFIG_COLUMN, row_id=str(channel_id)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +47,10 @@ class SeededChannel:
     @property
     def digest(self) -> bytes:
         return token_digest(self.token)
+
+    @property
+    def uri(self) -> str:
+        return f"{PUBLIC_URL}/channels/{self.type}/{self.token}"
 
 
 class Scheduling(Running):
@@ -52,25 +68,33 @@ class Scheduling(Running):
             "ROOM_KAFKA__SESSION_TIMEOUT_MS": "6000",
             "ROOM_KAFKA__HEARTBEAT_INTERVAL_MS": "1000",
             "ROOM_DATABASE__DSN": self.dsn,
+            "ROOM_ENCRYPTION__KEYS": ENCRYPTION_KEYS,
+            "ROOM_PUBLIC_URL": PUBLIC_URL,
             "ROOM_SCHEDULER__TICK_SECONDS": "1",
             **more,
         }
 
-    async def channel(self, room: SeededRoom, kind: str = "local", *, enabled: bool = True) -> SeededChannel:
+    async def channel(
+        self, room: SeededRoom, kind: str = "local", *, enabled: bool = True, config: ChannelConfig | None = None
+    ) -> SeededChannel:
         """A channel and its URL's token."""
         token = make_token(parse_token_keys(TOKEN_KEYS), os.urandom(24))
         channel = SeededChannel(new_id(), room, kind, token)
         await self.query(
-            "insert into instance_channels (id, instance_id, channel_type, enabled) values (%s, %s, %s, %s)",
+            "insert into instance_channels (id, instance_id, channel_type, enabled, config)"
+            " values (%s, %s, %s, %s, %s)",
             channel.id,
             room.instance_id,
             kind,
             enabled,
+            config and seal_config(channel.id, config),
         )
+        sealed = KEYRING.encrypt(token.encode(), table=TOKEN_TABLE, column=TOKEN_COLUMN, row_id=channel.digest.hex())
         await self.query(
-            "insert into source_tokens (token_sha256, channel_id, token_encrypted) values (%s, %s, '')",
+            "insert into source_tokens (token_sha256, channel_id, token_encrypted) values (%s, %s, %s)",
             channel.digest,
             channel.id,
+            sealed,
         )
         return channel
 

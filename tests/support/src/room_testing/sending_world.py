@@ -16,7 +16,7 @@ from room_common.contracts.messages import OutboundMessage
 from room_common.contracts.topics import OUTBOUND_DEAD
 from room_common.identity import new_id
 from room_common.postgres import outbox
-from room_testing.matching import eventually
+from room_testing.matching import ENCRYPTION_KEYS, eventually
 from room_testing.running import Running, SeededRoom
 
 QUICK: Final[Mapping[str, str]] = {"ROOM_OUTBOUND__POLL_SECONDS": "0.2", "ROOM_OUTBOUND__LEASE_SECONDS": "15"}
@@ -33,6 +33,7 @@ class Sending(Running):
             "ROOM_KAFKA__SESSION_TIMEOUT_MS": "6000",
             "ROOM_KAFKA__HEARTBEAT_INTERVAL_MS": "1000",
             "ROOM_DATABASE__DSN": self.dsn,
+            "ROOM_ENCRYPTION__KEYS": ENCRYPTION_KEYS,
             "ROOM_OUTBOUND__LOCAL_INBOX_URL": inbox_url,
             **QUICK,
             **more,

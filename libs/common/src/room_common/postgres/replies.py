@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
@@ -13,7 +13,7 @@ from room_common.postgres.database import Connection
 
 @dataclass(frozen=True, slots=True)
 class ReplyChannel:
-    """The channel behind a channel token, and the room it belongs to."""
+    """The channel behind a channel token, and the room it belongs to. ``config`` and ``token_encrypted`` are sealed."""
 
     id: UUID
     instance_id: UUID
@@ -23,6 +23,8 @@ class ReplyChannel:
     room_enabled: bool
     outbound_channel: str | None
     outbound_target: str | None
+    config: bytes | None = field(repr=False)
+    token_encrypted: bytes = field(repr=False)
 
 
 async def find_channel(conn: Connection, token_sha256: bytes, received_at: datetime) -> ReplyChannel | None:
@@ -32,7 +34,7 @@ async def find_channel(conn: Connection, token_sha256: bytes, received_at: datet
         select c.id, c.instance_id, c.channel_type, c.enabled,
                (i.deleted_at is null and r.instance_id is not null) as room_exists,
                (i.status = 'active' and coalesce(r.enabled, false)) as room_enabled,
-               r.outbound_channel, r.outbound_target
+               r.outbound_channel, r.outbound_target, c.config, t.token_encrypted
         from source_tokens t
         join instance_channels c on c.id = t.channel_id
         join instances i on i.id = c.instance_id

@@ -24,6 +24,8 @@ _NO_EARLIER = """
 """
 
 
+_CHANNEL = "instance_channels c where c.instance_id = m.instance_id and c.channel_type = m.channel"
+
 _ONCE_ONLY = """
     exists (
         select from instance_channels c
@@ -36,7 +38,7 @@ class Claimed:
     """A row that this process may deliver now. ``attempt`` counts from 1 and fences the settlement.
 
     ``parts_sent`` parts of the text were accepted by earlier attempts. ``once_only``: what may have been accepted is
-    never sent again.
+    never sent again. ``channel_id`` and ``config`` (encrypted) are None where the instance has no such channel.
     """
 
     id: UUID
@@ -49,6 +51,8 @@ class Claimed:
     attempt: int
     parts_sent: int
     once_only: bool
+    channel_id: UUID | None
+    config: bytes | None = field(repr=False)
     created_at: datetime
     trace_id: str | None
 
@@ -67,7 +71,8 @@ async def claim(conn: Connection, message_id: UUID, owner: str, lease_seconds: f
         where m.id = %(id)s and i.id = m.instance_id and {_NO_EARLIER}
           and ((m.status in ('queued', 'published') and m.next_attempt_at <= now())
                or (m.status = 'sending' and m.lease_until < now() and not {_ONCE_ONLY}))
-        returning m.id, m.instance_id, i.slug, m.cycle_id, m.channel, m.target, m.text, m.attempts as attempt,
+        returning (select c.id from {_CHANNEL}) as channel_id, (select c.config from {_CHANNEL}) as config,
+                  m.id, m.instance_id, i.slug, m.cycle_id, m.channel, m.target, m.text, m.attempts as attempt,
                   m.parts_sent, {_ONCE_ONLY} as once_only, m.created_at, m.trace_id
         """,
         {"id": message_id, "owner": owner, "lease": lease_seconds},
@@ -142,6 +147,19 @@ async def settle_failed(conn: Connection, claimed: Claimed, owner: str, error: s
     return True
 
 
+async def postpone(conn: Connection, claimed: Claimed, owner: str, error: str, delay_seconds: float) -> bool:
+    """Give back a row whose provider was not called, until after ``delay_seconds``: this attempt does not count."""
+    return await _settle(
+        conn,
+        claimed,
+        owner,
+        "status = 'published', attempts = m.attempts - 1, error = %(value)s,"
+        " next_attempt_at = now() + make_interval(secs => %(delay)s)",
+        error,
+        delay_seconds,
+    )
+
+
 async def settle_unknown(conn: Connection, claimed: Claimed, owner: str, error: str) -> bool:
     """The provider may or may not have accepted the message, and the channel wants nothing twice: close the row."""
     if not await _settle(conn, claimed, owner, "status = 'unknown', error = %(value)s", error):
@@ -177,6 +195,31 @@ async def _append_unknown(conn: Connection, instance_id: UUID, channel: str, cyc
         severity="error",
         cycle_id=cycle_id,
     )
+
+
+async def resend(conn: Connection, message_id: UUID) -> UUID | None:
+    """Queue a failed or unknown message again, behind what its target has waiting. Returns its instance, else None.
+
+    Parts that were accepted are not sent again. The room's row is locked first, as by everything that numbers messages.
+    """
+    cursor = await conn.execute("select instance_id from outbound_messages where id = %s", (message_id,))
+    row = await cursor.fetchone()
+    if row is None:
+        return None
+    await conn.execute("select from instance_room where instance_id = %s for no key update", (row["instance_id"],))
+    cursor = await conn.execute(
+        """
+        update outbound_messages m
+        set status = 'queued', attempts = 0, error = null, next_attempt_at = now(), published_at = null,
+            seq = (select max(l.seq) + 1 from outbound_messages l
+                   where l.instance_id = m.instance_id and l.channel = m.channel and l.target = m.target)
+        where m.id = %s and m.status in ('failed', 'unknown')
+        returning m.instance_id
+        """,
+        (message_id,),
+    )
+    found = await cursor.fetchone()
+    return None if found is None else found["instance_id"]
 
 
 async def due(conn: Connection, limit: int) -> Sequence[UUID]:

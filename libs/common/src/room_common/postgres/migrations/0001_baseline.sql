@@ -32,6 +32,7 @@ create table instance_room (
     lease_epoch      bigint not null default 0,
     lease_owner      text,
     lease_until      timestamptz,
+    leased_at        timestamptz,
     -- failed cycles in a row
     fails            integer not null default 0,
     next_try_at      timestamptz,
@@ -65,12 +66,21 @@ create table instance_channels (
     instance_id  uuid not null references instances (id),
     channel_type text not null,
     enabled      boolean not null default true,
+    -- encrypted JSON: credentials and who may answer; null: none
     config       bytea,
     -- what happens to a message whose delivery was cut off: sent again, or never again
     delivery     text not null default 'at_least_once' check (delivery in ('at_least_once', 'at_most_once')),
     created_at   timestamptz not null default now(),
     updated_at   timestamptz not null default now(),
     unique (instance_id, channel_type)
+);
+
+-- People who wrote STOP: nothing is sent to them on this channel until they write START. contact: canonical.
+create table channel_opt_outs (
+    channel_id uuid not null references instance_channels (id),
+    contact    text not null,
+    since      timestamptz not null default now(),
+    primary key (channel_id, contact)
 );
 
 create table source_tokens (
@@ -236,8 +246,14 @@ create table room_cycles (
     reason          text not null,
     status          text not null default 'running' check (status in ('running', 'succeeded', 'failed', 'abandoned')),
     worker          text not null,
+    -- times that a worker went on with it, and workers lost in a row without a new step
     resumes         integer not null default 0,
+    losses          integer not null default 0,
     steps           integer not null default 0,
+    -- time under leases that have ended: what the deadline counts
+    used_seconds    double precision not null default 0,
+    -- ids of the last answer's calls of outside tools that were begun
+    calls_begun     text[] not null default '{}',
     input_tokens    bigint not null default 0,
     output_tokens   bigint not null default 0,
     events          integer not null default 0,
@@ -310,6 +326,8 @@ create table room_activity_log (
     cycle_id    uuid,
     occurred_at timestamptz not null default now()
 );
+-- Digests are written once a week and hardly read: to compress them costs as much as all the rest of making them.
+alter table room_activity_log alter column digest set storage external;
 create unique index room_activity_log_aged on room_activity_log (instance_id, log_type, log_date)
     where log_type in ('weekly', 'monthly');
 create index room_activity_log_daily on room_activity_log (instance_id, log_date) where log_type = 'daily';
@@ -411,3 +429,65 @@ create table service_state (
     seen_at     timestamptz not null default now(),
     primary key (service, process)
 );
+
+-- Records that Kafka did not acknowledge in time, until an ingest process has brought them there.
+create table ingest_overflow (
+    id        uuid primary key,
+    topic     text not null,
+    key       bytea not null,
+    value     bytea not null,
+    -- Kafka's own bytes of the record's headers
+    headers   bytea not null,
+    size      integer not null,
+    stored_at timestamptz not null default now()
+);
+
+-- How much is in ingest_overflow, kept by triggers: counting it would cost more the more there is.
+create table ingest_overflow_total (
+    id    smallint primary key check (id = 1),
+    rows  bigint not null,
+    bytes bigint not null
+) with (fillfactor = 20);
+insert into ingest_overflow_total values (1, 0, 0);
+
+create function room_overflow_added() returns trigger language plpgsql security definer as $$
+begin
+    update ingest_overflow_total total set rows = total.rows + changed.rows, bytes = total.bytes + changed.bytes
+    from (select count(*) as rows, coalesce(sum(size), 0) as bytes from changed_rows) changed;
+    return null;
+end $$;
+create function room_overflow_removed() returns trigger language plpgsql security definer as $$
+begin
+    update ingest_overflow_total total set rows = total.rows - changed.rows, bytes = total.bytes - changed.bytes
+    from (select count(*) as rows, coalesce(sum(size), 0) as bytes from changed_rows) changed;
+    return null;
+end $$;
+create trigger ingest_overflow_added after insert on ingest_overflow
+    referencing new table as changed_rows for each statement execute function room_overflow_added();
+create trigger ingest_overflow_removed after delete on ingest_overflow
+    referencing old table as changed_rows for each statement execute function room_overflow_removed();
+
+create function room_overflow_total() returns table (rows bigint, bytes bigint) language sql stable security definer
+    as $$ select total.rows, total.bytes from ingest_overflow_total total $$;
+
+-- The role of ingest (its login is made a member) may do nothing but this. Row locks need the right to update a column.
+do $$
+begin
+    if not exists (select from pg_roles where rolname = 'room_ingest_overflow') then
+        create role room_ingest_overflow nologin;
+    end if;
+exception
+    when duplicate_object or unique_violation then null;
+    when insufficient_privilege then
+        raise exception 'the role room_ingest_overflow is missing and may not be made by %', current_user
+            using hint = 'as a superuser: create role room_ingest_overflow nologin';
+end $$;
+do $$
+begin
+    execute format('grant usage on schema %I to room_ingest_overflow', current_schema());
+    -- Whoever creates the functions may have a search path that another role's objects come first in: pin it.
+    execute format('alter function room_overflow_added() set search_path = %I, pg_temp', current_schema());
+    execute format('alter function room_overflow_removed() set search_path = %I, pg_temp', current_schema());
+    execute format('alter function room_overflow_total() set search_path = %I, pg_temp', current_schema());
+end $$;
+grant select, insert, delete, update (id) on ingest_overflow to room_ingest_overflow;
