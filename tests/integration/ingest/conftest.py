@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from room_testing.ingest_process import make_ingest, tokens
+from room_testing.ingest_process import make_ingest, overflow_dsn, tokens
 
-__all__ = ["make_ingest", "tokens"]
+__all__ = ["make_ingest", "overflow_dsn", "tokens"]

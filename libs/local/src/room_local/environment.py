@@ -15,10 +15,12 @@ _LLM_NAMES = ("ROOM_LLM__API_KEY", "ROOM_LLM__API_KEY_FILE", "ROOM_LLM__BASE_URL
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where everything listens. ``ports`` has a service's own port by name, ``operations`` its second one."""
+    """Where everything listens. ``overflow`` is the database as ingest may use it. ``ports`` has a service's own port
+    by name, ``operations`` its second one."""
 
     kafka: str
     database: str
+    overflow: str
     redis: str
     ports: Mapping[str, int]
     operations: Mapping[str, int]
@@ -56,6 +58,7 @@ def service_settings(addresses: Addresses, files: StackFiles, options: StackOpti
         "ROOM_LOG__FORMAT": "json",
         "ROOM_ADMIN__BOOTSTRAP_TOKEN_FILE": str(files.token),
         "ROOM_OPERATIONS__HOST": HOST,
+        "ROOM_OVERFLOW__DSN": addresses.overflow,
         "PYTHONUNBUFFERED": "1",
     }
     if "inbox" in addresses.ports:

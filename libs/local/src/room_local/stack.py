@@ -31,7 +31,7 @@ from room_local.parts.postgres import Postgres
 from room_local.parts.processes import PartFailed
 from room_local.parts.redis import Redis
 from room_local.parts.server import Server
-from room_local.preparation import create_topics, migrate_schema
+from room_local.preparation import OVERFLOW_USER, create_topics, migrate_schema
 from room_local.services import SERVICES, ServiceSpec
 from room_local.state import Phase, ProcessRecord, StackRecord, load, reap, save, start_of
 from room_local.supervisor import Supervisor, Watched
@@ -161,7 +161,8 @@ class Stack:
         redis = Redis(self.files.data("redis"), self.files.log("redis"))
         kafka, bootstrap = self._kafka()
         ports, operations = self._choose_ports()
-        self._addresses = Addresses(bootstrap, postgres.dsn(_DATABASE), redis.url, ports, operations)
+        overflow = postgres.dsn(_DATABASE, user=OVERFLOW_USER)
+        self._addresses = Addresses(bootstrap, postgres.dsn(_DATABASE), overflow, redis.url, ports, operations)
         embedded = self.options.kafka == "embedded"
         parts = [
             Watched(postgres, "part"),

@@ -22,7 +22,7 @@ FILES = StackFiles(Path("/somewhere"))
 
 
 def addresses(database: str = "postgresql://postgres@/room?host=%2Fx", ports: dict[str, int] = PORTS) -> Addresses:
-    return Addresses("127.0.0.1:1", database, "unix:///r", ports, {"ingest": 8081})
+    return Addresses("127.0.0.1:1", database, "postgresql://room_ingest@/room", "unix:///r", ports, {"ingest": 8081})
 
 
 def test_idempotence_is_off_only_for_the_embedded_broker() -> None:

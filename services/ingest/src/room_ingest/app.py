@@ -7,10 +7,13 @@ from collections.abc import Sequence
 
 from room_common.contracts.topics import REPLIES_RAW, WEBHOOKS_RAW
 from room_common.domain.tokens import parse_token_keys
+from room_common.postgres.overflow_connection import OverflowConnection
 from room_common.service.parts import Context, Part
 from room_ingest.cluster import AiokafkaCluster
+from room_ingest.drain import Drain
 from room_ingest.intake import Intake
 from room_ingest.metrics import IngestMetrics
+from room_ingest.overflow import Overflow
 from room_ingest.rounds import Rounds
 from room_ingest.server import Server
 from room_ingest.settings import IngestSettings
@@ -28,7 +31,9 @@ def compose(context: Context[IngestSettings]) -> Sequence[Part]:
         idempotence=kafka.idempotence,
         acknowledge_seconds=settings.acknowledge_seconds,
         request_seconds=settings.kafka_request_seconds,
+        alone=context.settings.overflow.dsn is None,
     )
+    overflow = _overflow(context, metrics, rounds)
     intake = Intake(
         settings,
         parse_token_keys(context.settings.token_keys.get_secret_value()),
@@ -36,5 +41,32 @@ def compose(context: Context[IngestSettings]) -> Sequence[Part]:
         rounds.lanes[REPLIES_RAW],
         metrics,
         asyncio.get_running_loop(),
+        overflow[0] if overflow else None,
     )
-    return [rounds, Server(settings, intake, metrics)]
+    return [rounds, *overflow, Server(settings, intake, metrics)]
+
+
+def _overflow(
+    context: Context[IngestSettings], metrics: IngestMetrics, rounds: Rounds
+) -> tuple[Overflow, Drain] | tuple[()]:
+    """Both sides of the overflow table, each with a connection of its own; nothing where none is given."""
+    settings = context.settings.overflow
+    if settings.dsn is None:
+        return ()
+    writing, draining = (
+        OverflowConnection(
+            settings.dsn, context.instance, connect_seconds=settings.connect_seconds, seconds=settings.write_seconds
+        )
+        for _ in range(2)
+    )
+    overflow = Overflow(writing, settings, metrics)
+    drain = Drain(
+        draining,
+        settings,
+        overflow,
+        rounds.lanes,
+        rounds.problem,
+        metrics,
+        acknowledge_seconds=context.settings.ingest.acknowledge_seconds,
+    )
+    return overflow, drain

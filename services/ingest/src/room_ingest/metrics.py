@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
+from room_common.postgres.overflow import OverflowTotal
 from room_common.telemetry.metrics import Metric, define
 from room_ingest.answers import HANDSHAKE, OK, OVERFLOW, TOO_LARGE, UNAVAILABLE, UNKNOWN_TOKEN, Answer
 
@@ -45,7 +46,24 @@ PRODUCE: Final = define(
     Metric("room_ingest_produce_requests_total", "counter", "Produce requests answered or failed.", ("result",))
 )
 EXPIRED: Final = define(
-    Metric("room_ingest_records_expired_total", "counter", "Records not acknowledged in time: their senders got 503.")
+    Metric("room_ingest_records_expired_total", "counter", "Records that Kafka did not acknowledge in time.")
+)
+OVERFLOW_ROWS: Final = define(
+    Metric("room_ingest_overflow_rows", "gauge", "Records in the overflow table when this process last looked.")
+)
+OVERFLOW_BYTES: Final = define(
+    Metric("room_ingest_overflow_bytes", "gauge", "Bytes of the records in the overflow table at that time.")
+)
+OVERFLOW_OLDEST: Final = define(
+    Metric("room_ingest_overflow_oldest_seconds", "gauge", "Age of the oldest record in the overflow table, 0: none.")
+)
+OVERFLOWED: Final = define(
+    Metric(
+        "room_ingest_overflow_records_total",
+        "counter",
+        "Records of this process at the overflow table; stored, refused (no room, or no answer), drained to Kafka.",
+        ("result",),
+    )
 )
 
 
@@ -102,6 +120,8 @@ class IngestMetrics(Collector):
         self.connections = 0
         self.produced: dict[str, int] = {"ok": 0, "retried": 0, "failed": 0}
         self.expired = 0
+        self.overflow = OverflowTotal(0, 0, None)
+        self.overflowed: dict[str, int] = {"stored": 0, "refused": 0, "drained": 0}
         for route in ("webhooks", "channels"):
             self.routes[route].answers |= dict.fromkeys((OK, OVERFLOW, UNKNOWN_TOKEN, TOO_LARGE, UNAVAILABLE), 0)
         registry.register(self)
@@ -111,10 +131,11 @@ class IngestMetrics(Collector):
         yield from self._distributions()
         yield _gauge(IN_FLIGHT, self.in_flight)
         yield _gauge(CONNECTIONS, self.connections)
-        produced = CounterMetricFamily(_stem(PRODUCE), PRODUCE.help, labels=PRODUCE.labels)
-        for result, count in self.produced.items():
-            produced.add_metric([result], count)
-        yield produced
+        yield _gauge(OVERFLOW_ROWS, self.overflow.rows)
+        yield _gauge(OVERFLOW_BYTES, self.overflow.bytes)
+        yield _gauge(OVERFLOW_OLDEST, self.overflow.oldest_seconds or 0.0)
+        yield _by_result(PRODUCE, self.produced)
+        yield _by_result(OVERFLOWED, self.overflowed)
         expired = CounterMetricFamily(_stem(EXPIRED), EXPIRED.help)
         expired.add_metric([], self.expired)
         yield expired
@@ -144,6 +165,13 @@ class IngestMetrics(Collector):
 
 def _stem(metric: Metric) -> str:
     return metric.name.removesuffix("_total")
+
+
+def _by_result(metric: Metric, counts: Mapping[str, int]) -> Family:
+    family = CounterMetricFamily(_stem(metric), metric.help, labels=metric.labels)
+    for result, count in counts.items():
+        family.add_metric([result], count)
+    return family
 
 
 def _gauge(metric: Metric, value: float) -> Family:

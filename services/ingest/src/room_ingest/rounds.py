@@ -92,7 +92,10 @@ class Rounds(Part):
         idempotence: bool,
         acknowledge_seconds: float,
         request_seconds: float,
+        alone: bool = True,
     ) -> None:
+        """``alone``: records have no other place to go, so that without Kafka the service is not ready."""
+        self._alone = alone
         self._cluster = cluster
         self._idempotent = idempotence
         self._metrics = metrics
@@ -141,8 +144,12 @@ class Rounds(Part):
     def alive(self) -> str | None:
         return self.dead
 
-    def ready(self) -> str | None:
+    def problem(self) -> str | None:
+        """None when Kafka takes records of every topic, else why not."""
         return self.dead or self._problem or next((lane.problem for lane in self.lanes.values() if lane.problem), None)
+
+    def ready(self) -> str | None:
+        return self.problem() if self._alone else None
 
     # -- rounds -------------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 
 from room_common.kafka.settings import KafkaSettings
 from room_common.settings import Section, ServiceSettings, TokenKeys
@@ -34,7 +34,10 @@ class HttpSettings(Section):
         64, ge=1, description="Unanswered requests of one connection above which nothing more is read from it."
     )
     acknowledge_seconds: float = Field(
-        1.5, gt=0, le=60, description="Seconds to wait for Kafka; then the sender gets 503 and tries again."
+        1.5,
+        gt=0,
+        le=60,
+        description="Seconds to wait for Kafka; then the record goes to the overflow table, or the sender gets 503.",
     )
     kafka_request_seconds: float = Field(
         4.0, gt=0, le=60, description="Seconds after which a request to a broker is given up and its connection closed."
@@ -54,9 +57,32 @@ class HttpSettings(Section):
     access_log: bool = Field(False, description="Log a line for each request, with the route but never the token.")
 
 
+class OverflowSettings(Section):
+    """``ROOM_OVERFLOW__*``: where records go that Kafka does not acknowledge in time."""
+
+    dsn: SecretStr | None = Field(
+        None,
+        description="PostgreSQL for what Kafka does not acknowledge in time, as a member of `room_ingest_overflow` and "
+        "of nothing else. Without it such a request gets 503.",
+    )
+    max_bytes: int = Field(1 << 30, ge=0, description="Bytes of keys, bodies and headers that the table may hold.")
+    max_rows: int = Field(1_000_000, ge=0, description="Records that the table may hold.")
+    connect_seconds: float = Field(1.5, gt=0, le=60, description="Seconds to wait for a connection.")
+    write_seconds: float = Field(
+        2.0, gt=0, le=60, description="Seconds in which a write has to be committed; then the sender gets 503."
+    )
+    drain_rows: int = Field(
+        200, ge=1, le=10_000, description="Records brought to Kafka at a time; as long as that takes, nothing follows."
+    )
+    look_seconds: float = Field(
+        60.0, gt=0, description="Seconds between looks for what a process that is gone left in the table."
+    )
+
+
 class IngestSettings(ServiceSettings):
     """All that ``room-ingest`` reads."""
 
     kafka: KafkaSettings = Field(description="How to reach Kafka.")
     token_keys: TokenKeys
+    overflow: OverflowSettings = Field(default_factory=OverflowSettings)
     ingest: HttpSettings = Field(default_factory=HttpSettings)

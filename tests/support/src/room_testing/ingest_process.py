@@ -5,7 +5,10 @@ from __future__ import annotations
 import secrets
 from collections.abc import Awaitable, Callable
 
+import psycopg
 import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from room_common.contracts.topics import REPLIES_RAW, WEBHOOKS_RAW, topic
 from room_common.domain.tokens import TokenKeys, make_token
@@ -25,6 +28,22 @@ def tokens() -> list[str]:
     return [make_token(keys, secrets.token_bytes(24)) for _ in range(40)]
 
 
+def overflow_login(dsn: str) -> str:
+    """The connection string of ingest's own role on the database at ``dsn``."""
+    user, word = "room_test_ingest", "overflow"
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        if connection.execute("select 1 from pg_roles where rolname = %s", (user,)).fetchone() is None:
+            statement = sql.SQL("create role {} login password {} in role room_ingest_overflow")
+            connection.execute(statement.format(sql.Identifier(user), sql.Literal(word)))
+    return make_conninfo(dsn, user=user, password=word)
+
+
+@pytest.fixture
+def overflow_dsn(database_dsn: str) -> str:
+    """A fresh database as ingest may use it."""
+    return overflow_login(database_dsn)
+
+
 MakeIngest = Callable[..., Awaitable[tuple[ServiceProcess, int]]]
 
 
@@ -39,6 +58,7 @@ def make_ingest(start_service: StartService) -> MakeIngest:
         topics: bool = True,
         wait: bool = True,
         replicas: int = 1,
+        crash: str | None = None,
         **env: str,
     ) -> tuple[ServiceProcess, int]:
         if topics:
@@ -62,6 +82,7 @@ def make_ingest(start_service: StartService) -> MakeIngest:
                 **env,
             },
             wait=wait,
+            crash=crash,
         )
         return service, port
 

@@ -32,12 +32,14 @@ _ROLLBACK_SECONDS = 5.0
 _DISTURBING = frozenset({"connect", "shutdown"})
 
 
-def connection_string(settings: DatabaseSettings, application_name: str = "room") -> str:
+def connection_string(
+    settings: DatabaseSettings, application_name: str = "room", *, variable: str = "ROOM_DATABASE__DSN"
+) -> str:
     """The libpq connection string with our timeouts. Raises ConfigurationError without repeating the DSN."""
     try:
         given = conninfo_to_dict(settings.dsn.get_secret_value())
     except psycopg.Error:
-        raise ConfigurationError("ROOM_DATABASE__DSN is not a connection string that libpq understands") from None
+        raise ConfigurationError(f"{variable} is not a connection string that libpq understands") from None
     options: dict[str, Any] = {
         "application_name": application_name,
         "connect_timeout": max(2, round(settings.connect_timeout)),

@@ -53,9 +53,9 @@ class Postgres(Server):
         self._account: Account | None = None
         self.socket_folder = socket_folder(self.data)
 
-    def dsn(self, database: str = _SUPERUSER) -> str:
-        """The connection URI of one database."""
-        return f"postgresql://{_SUPERUSER}@/{database}?host={quote(str(self.socket_folder), safe='')}"
+    def dsn(self, database: str = _SUPERUSER, user: str = _SUPERUSER) -> str:
+        """The connection URI of one database. Roles have no passwords: who may open the socket may be any of them."""
+        return f"postgresql://{user}@/{database}?host={quote(str(self.socket_folder), safe='')}"
 
     def command(self) -> Sequence[str]:
         options = ["listen_addresses=", f"unix_socket_directories={self.socket_folder}", "max_connections=100"]

@@ -7,6 +7,7 @@ from binascii import hexlify
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
+from uuid import UUID
 
 import orjson
 
@@ -106,6 +107,12 @@ def id_text(unix_us: int, digits: bytes) -> bytes:
         digits[1:4],
         digits[4:16],
     )
+
+
+def id_in(headers: bytes) -> UUID:
+    """The id in headers that :func:`record_headers` made."""
+    start = 1 + len(_ID)
+    return UUID(headers[start : start + 36].decode("ascii"))
 
 
 def new_traceparent(digits: bytes) -> bytes:

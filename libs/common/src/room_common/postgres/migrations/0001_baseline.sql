@@ -491,3 +491,65 @@ begin
     execute format('alter function room_overflow_total() set search_path = %I, pg_temp', current_schema());
 end $$;
 grant select, insert, delete, update (id) on ingest_overflow to room_ingest_overflow;
+
+-- Records that Kafka did not acknowledge in time, until an ingest process has brought them there.
+create table ingest_overflow (
+    id        uuid primary key,
+    topic     text not null,
+    key       bytea not null,
+    value     bytea not null,
+    -- Kafka's own bytes of the record's headers
+    headers   bytea not null,
+    size      integer not null,
+    stored_at timestamptz not null default now()
+);
+
+-- How much is in ingest_overflow, kept by triggers: counting it would cost more the more there is.
+create table ingest_overflow_total (
+    id    smallint primary key check (id = 1),
+    rows  bigint not null,
+    bytes bigint not null
+) with (fillfactor = 20);
+insert into ingest_overflow_total values (1, 0, 0);
+
+create function room_overflow_added() returns trigger language plpgsql security definer as $$
+begin
+    update ingest_overflow_total total set rows = total.rows + changed.rows, bytes = total.bytes + changed.bytes
+    from (select count(*) as rows, coalesce(sum(size), 0) as bytes from changed_rows) changed;
+    return null;
+end $$;
+create function room_overflow_removed() returns trigger language plpgsql security definer as $$
+begin
+    update ingest_overflow_total total set rows = total.rows - changed.rows, bytes = total.bytes - changed.bytes
+    from (select count(*) as rows, coalesce(sum(size), 0) as bytes from changed_rows) changed;
+    return null;
+end $$;
+create trigger ingest_overflow_added after insert on ingest_overflow
+    referencing new table as changed_rows for each statement execute function room_overflow_added();
+create trigger ingest_overflow_removed after delete on ingest_overflow
+    referencing old table as changed_rows for each statement execute function room_overflow_removed();
+
+create function room_overflow_total() returns table (rows bigint, bytes bigint) language sql stable security definer
+    as $$ select total.rows, total.bytes from ingest_overflow_total total $$;
+
+-- The role of ingest (its login is made a member) may do nothing but this. Row locks need the right to update a column.
+do $$
+begin
+    if not exists (select from pg_roles where rolname = 'room_ingest_overflow') then
+        create role room_ingest_overflow nologin;
+    end if;
+exception
+    when duplicate_object or unique_violation then null;
+    when insufficient_privilege then
+        raise exception 'the role room_ingest_overflow is missing and may not be made by %', current_user
+            using hint = 'as a superuser: create role room_ingest_overflow nologin';
+end $$;
+do $$
+begin
+    execute format('grant usage on schema %I to room_ingest_overflow', current_schema());
+    -- Whoever creates the functions may have a search path that another role's objects come first in: pin it.
+    execute format('alter function room_overflow_added() set search_path = %I, pg_temp', current_schema());
+    execute format('alter function room_overflow_removed() set search_path = %I, pg_temp', current_schema());
+    execute format('alter function room_overflow_total() set search_path = %I, pg_temp', current_schema());
+end $$;
+grant select, insert, delete, update (id) on ingest_overflow to room_ingest_overflow;
