@@ -10,6 +10,7 @@ from pydantic import SecretStr
 from room_common.postgres.database import Database
 from room_common.postgres.settings import DatabaseSettings
 from room_testing.running import Running
+from room_testing.staging import Stage
 
 
 @pytest.fixture
@@ -24,6 +25,12 @@ async def database(database_dsn: str) -> AsyncIterator[Database]:
 def rooms_only(database_dsn: str) -> Running:
     """Without a broker."""
     return Running(database_dsn)
+
+
+@pytest.fixture
+def stage(database: Database, rooms_only: Running) -> Stage:
+    """Runs cycles without a process."""
+    return Stage(database, rooms_only)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from psycopg.rows import dict_row
 
 from room_common.errors import LeaseLost
 from room_common.identity import new_id
-from room_common.postgres import cycles, events, inbox, leases, outbox, rooms
+from room_common.postgres import cycles, events, inbox, leases, outbox, resuming, rooms
 from room_common.postgres.database import Database
 from room_common.postgres.leases import Backoff, Lease, Leased, lease_transaction
 from room_testing.running import Running, SeededRoom
@@ -102,6 +102,9 @@ WRITES: dict[str, Write] = {
     "cycles.count_step": lambda leased, cycle, event: cycles.count_step(leased, cycle, 1, 1),
     "cycles.end": lambda leased, cycle, event: cycles.end(leased, cycle, "succeeded"),
     "cycles.abandon": lambda leased, cycle, event: cycles.abandon(leased, cycle, "released", None),
+    "resuming.resume": lambda leased, cycle, event: resuming.resume(leased),
+    "resuming.pause": lambda leased, cycle, event: resuming.pause(leased, cycle, 0.0),
+    "resuming.begin_calls": lambda leased, cycle, event: resuming.begin_calls(leased, cycle, ["call_0"]),
 }
 READS = {
     *("events.offerable", "events.load", "events.unmarked", "inbox.unread"),
@@ -118,7 +121,7 @@ async def contents(world: Running) -> list[object]:
 def test_every_function_that_takes_a_lease_is_in_the_table() -> None:
     found = {
         f"{module.__name__.rpartition('.')[2]}.{name}"
-        for module in (leases, events, inbox, outbox, cycles)
+        for module in (leases, events, inbox, outbox, cycles, resuming)
         for name, function in vars(module).items()
         if getattr(function, "__module__", None) == module.__name__
         and getattr(function, "__annotations__", {}).get("leased") == "Leased"
@@ -149,7 +152,7 @@ async def test_a_stale_lease_writes_nothing(database: Database, rooms_only: Runn
     else:
         await rooms_only.query("update instance_room set lease_until = now() - interval '1 second'")
         async with database.transaction() as conn:
-            await cycles.sweep_one(conn, BACKOFF)
+            await resuming.sweep_one(conn, BACKOFF, 3)
         if how == "taken by another":
             assert await claim(database, stale.owner) is not None
     before = await contents(rooms_only)
@@ -188,23 +191,40 @@ async def test_the_sweep_ends_expired_leases_once_of_disabled_rooms_too(
         lease = await claimed(database, rooms_only, room)
         await running_cycle(database, rooms_only, lease, room)
     await rooms_only.query("update instance_room set enabled = false where instance_id = %s", off.instance_id)
-    await rooms_only.query(
-        "update instance_room set lease_until = now() - interval '1 second' where instance_id <> %s", alive.instance_id
-    )
 
-    async def sweep() -> UUID | None:
+    async def expire() -> None:
+        await rooms_only.query(
+            "update instance_room set lease_until = now() - interval '1 second'"
+            " where instance_id <> %s and lease_owner is not null",
+            alive.instance_id,
+        )
+
+    async def sweep(max_losses: int = 3) -> UUID | None:
         async with database.transaction() as conn:
-            swept = await cycles.sweep_one(conn, BACKOFF)
+            swept = await resuming.sweep_one(conn, BACKOFF, max_losses)
             return None if swept is None else swept.instance_id
 
+    await expire()
     found = await asyncio.gather(*(sweep() for _ in range(5)))
     assert {room for room in found if room} == {on.instance_id, off.instance_id}
     assert len([room for room in found if room]) == 2
+    (held,) = await rooms_only.events(on)
+    assert (held["status"], held["attempts"]) == ("processing", 0)
+    (spared,) = await rooms_only.events(off)
+    assert (spared["status"], spared["attempts"]) == ("pending", 0)
+    (cycle,) = await rooms_only.cycles(off)
+    assert (cycle["status"], cycle["error_kind"]) == ("abandoned", "disabled")
+    (cycle,) = await rooms_only.cycles(on)
+    assert (cycle["status"], cycle["losses"]) == ("running", 1)
+    state = await rooms_only.state(on)
+    assert state["lease_owner"] is None and state["wake_at"] is not None
+    assert (await rooms_only.state(alive))["lease_owner"] == "worker"
+    assert await claim(database) is not None
+    await expire()
+    assert await sweep(max_losses=1) == on.instance_id
     (tried,) = await rooms_only.events(on)
     assert (tried["status"], tried["attempts"]) == ("pending", 1)
     assert tried["next_attempt_at"] > datetime.now(UTC) + timedelta(seconds=20)
-    (spared,) = await rooms_only.events(off)
-    assert (spared["status"], spared["attempts"]) == ("pending", 0)
     assert [row["status"] for row in await rooms_only.query("select status from room_inbox order by id")] == [
         "unread",
         "unread",
@@ -212,10 +232,7 @@ async def test_the_sweep_ends_expired_leases_once_of_disabled_rooms_too(
     ]
     (cycle,) = await rooms_only.cycles(on)
     assert (cycle["status"], cycle["error_kind"]) == ("abandoned", "lease_expired")
-    state = await rooms_only.state(on)
-    assert state["lease_owner"] is None and state["wake_at"] is not None
     assert await rooms_only.activity(on) == ["cycle_started", "cycle_abandoned"]
-    assert (await rooms_only.state(alive))["lease_owner"] == "worker"
 
 
 async def test_waking(database: Database, rooms_only: Running) -> None:

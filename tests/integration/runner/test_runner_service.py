@@ -127,7 +127,7 @@ async def test_provider_trouble_stops_claims_and_ends_without_a_trace(
     assert "model provider answers again" in service.output()
 
 
-async def test_a_stop_lets_cycles_end_and_gives_back_those_that_do_not(
+async def test_a_stop_waits_for_the_end_of_a_step_and_another_worker_goes_on(
     running: Running, start_service: StartService
 ) -> None:
     ends, hangs = await running.room(), await running.room()
@@ -135,23 +135,32 @@ async def test_a_stop_lets_cycles_end_and_gives_back_those_that_do_not(
     await running.event(hangs, b'{"name": "endless"}')
     async with ScriptedSupervisor() as llm:
         short = llm.hold("short")
-        llm.hold("endless")
-        service = start_service("room_runner", running.environment(llm.url, ROOM_RUNNER__DRAIN_SECONDS="3"))
+        endless = llm.hold("endless")
+        environment = running.environment(llm.url, ROOM_RUNNER__DRAIN_SECONDS="3")
+        service = start_service("room_runner", environment)
         await running.tick(ends)
         await running.tick(hangs)
         await llm.hangs("short")
         await llm.hangs("endless")
         stopping = asyncio.create_task(asyncio.to_thread(service.stop))
+        await asyncio.sleep(0.5)  # until the signal has arrived
         short.set()
         await stopping
-        assert [cycle["status"] for cycle in await running.cycles(ends)] == ["succeeded"]
-        (given_back,) = await running.cycles(hangs)
-        assert (given_back["status"], given_back["error_kind"]) == ("abandoned", "released")
-        (event,) = await running.events(hangs)
-        assert (event["status"], event["attempts"]) == ("pending", 0)
-        state = await running.state(hangs)
-        assert state["lease_owner"] is None and state["wake_at"] is not None
-        assert [message["status"] for message in await running.messages(ends)] == ["published"]
+        for room, steps in ((ends, 1), (hangs, 0)):
+            (cycle,) = await running.cycles(room)
+            assert (cycle["status"], cycle["steps"], cycle["losses"]) == ("running", steps, 0)
+            (event,) = await running.events(room)
+            assert (event["status"], event["attempts"]) == ("processing", 0)
+            state = await running.state(room)
+            assert state["lease_owner"] is None and state["wake_at"] is not None
+        endless.set()
+        start_service("room_runner", environment)
+        for room in (ends, hangs):
+            await succeeded(running, room)
+            (cycle,) = await running.cycles(room)
+            assert (cycle["steps"], cycle["resumes"]) == (3, 1)
+            assert len(await running.messages(room)) == 1
+        assert len(llm.requests) == 7  # three steps each, and one call that was cut off
 
 
 async def test_a_lost_record_is_made_up_for(running: Running, start_service: StartService) -> None:

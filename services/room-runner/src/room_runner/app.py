@@ -12,7 +12,7 @@ from room_common.postgres.database import Database
 from room_common.postgres.migrate import SchemaGate
 from room_common.service.parts import Context, Part
 from room_common.service.state import StateReporter
-from room_runner.cycle import Desk
+from room_runner.desk import Desk
 from room_runner.intake import TickIntake
 from room_runner.keeper import LeaseKeeper
 from room_runner.metrics import CycleMetrics, SlotMetrics
@@ -39,9 +39,16 @@ def compose(context: Context[RunnerSettings]) -> Sequence[Part]:
     )
     llm = OpenAiLlm(settings.llm, registry, concurrency=max(settings.llm.concurrency, runner.slots + 1))
     provider = Provider(llm, probe_seconds=runner.probe_seconds, changed=lambda closed: slots.circuit_changed(closed))
-    desk = Desk(database, provider, runner, CycleMetrics.build(registry), relay.nudge)
-    slots = Slots(desk, keeper, SlotMetrics.build(registry), owner=context.instance, draining=context.stopping)
-    sweeper = Sweeper(database, registry, seconds=runner.sweep_seconds, backoff=runner.event_backoff, awake=slots.poke)
+    desk = Desk(database, provider, runner, CycleMetrics.build(registry), relay.nudge, draining=context.stopping)
+    slots = Slots(desk, keeper, SlotMetrics.build(registry), owner=context.instance)
+    sweeper = Sweeper(
+        database,
+        registry,
+        seconds=runner.sweep_seconds,
+        backoff=runner.event_backoff,
+        max_resumes=runner.max_resumes,
+        awake=slots.poke,
+    )
     batches = Batches(settings.kafka, registry)
     batches.subscribe(topics.TICKS, "room-runner", TickIntake(database, registry, awake=slots.poke).handle)
     return [

@@ -19,6 +19,12 @@ CYCLE_SECONDS: Final = define(
         (*SLOW, 300.0, 600.0),
     )
 )
+RESUMED: Final = define(
+    Metric("room_cycles_resumed_total", "counter", "Cycles gone on with after another lease of theirs had ended.")
+)
+SUSPENDED: Final = define(
+    Metric("room_cycles_suspended_total", "counter", "Cycles given back unfinished, to be resumed.", ("reason",))
+)
 SLOTS: Final = define(Metric("room_cycle_slots", "gauge", "Cycle slots of this process, busy and free.", ("state",)))
 CLAIMS_HELD: Final = define(
     Metric("room_claims_held", "gauge", "1 while the model provider is in trouble and no room is claimed.")
@@ -43,6 +49,8 @@ class CycleMetrics:
     """What a cycle counts."""
 
     cycles: Counter
+    resumed: Counter
+    suspended: Counter
     seconds: Histogram
     tool_calls: Counter
     event_age: Histogram
@@ -52,6 +60,8 @@ class CycleMetrics:
         """Register, with the statuses at 0."""
         metrics = cls(
             counter(registry, CYCLES),
+            counter(registry, RESUMED),
+            counter(registry, SUSPENDED),
             histogram(registry, CYCLE_SECONDS),
             counter(registry, TOOL_CALLS),
             histogram(registry, EVENT_AGE),

@@ -13,7 +13,7 @@ from room_common.domain.decoding import Undecodable, decode_payload
 from room_common.domain.jsonview import Json
 from room_common.domain.projection import project
 from room_common.llm.port import Message
-from room_common.postgres import activity, cycles, events, inbox, leases, usage
+from room_common.postgres import activity, cycles, events, inbox, leases, resuming, usage
 from room_common.postgres.cycles import Brief
 from room_common.postgres.events import PendingEvent
 from room_common.postgres.inbox import Reply
@@ -30,17 +30,50 @@ _ACTIONS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A cycle that has begun. ``received`` are the times its events came in."""
+    """A cycle that has begun, now or under an earlier lease (``resumed``).
+
+    ``received`` are the times its events came in, ``verified`` says whether all of them are. What is after ``trace_id``
+    is what an earlier lease has left: see :class:`~room_common.postgres.resuming.RunningCycle`.
+    """
 
     cycle_id: UUID
-    conversation_id: str
     messages: tuple[Message, ...]
     model: str | None
-    event_ids: tuple[UUID, ...]
+    events: int
     received: tuple[datetime, ...]
+    verified: bool
     replies: int
     began_at: datetime
     trace_id: str | None
+    resumed: bool = False
+    steps: int = 0
+    used_seconds: float = 0.0
+    sent: bool = False
+    calls_begun: frozenset[str] = frozenset()
+
+
+async def resume_cycle(leased: Leased) -> Opening | None:
+    """Go on with the room's running cycle, None when there is none. What came in meanwhile waits for the next one."""
+    running = await resuming.resume(leased)
+    if running is None:
+        return None
+    brief = await cycles.brief(leased)
+    return Opening(
+        running.id,
+        tuple(running.messages),
+        brief.model,
+        running.events,
+        tuple(running.received),
+        running.verified,
+        running.replies,
+        running.started_at,
+        running.trace_id,
+        resumed=True,
+        steps=running.steps,
+        used_seconds=running.used_seconds,
+        sent=running.sent,
+        calls_begun=frozenset(running.calls_begun),
+    )
 
 
 async def open_cycle(leased: Leased, cycle_id: UUID, nonce: str, settings: CycleSettings) -> Opening | None:
@@ -105,7 +138,7 @@ async def _begin(
 ) -> Opening:
     trace_ids = [event.trace_id for event in taken] + [reply.trace_id for reply in replies]
     trace_id = next((found for found in trace_ids if found is not None), None)
-    conversation_id = await cycles.begin(
+    await cycles.begin(
         leased,
         cycle_id,
         "reply" if replies else "pending",
@@ -119,11 +152,11 @@ async def _begin(
         await cycles.append(leased, cycle_id, seq, message)
     return Opening(
         cycle_id,
-        conversation_id,
         messages,
         brief.model,
-        tuple(event.id for event in taken),
+        len(taken),
         tuple(event.received_at for event in taken),
+        all(event.verified for event in taken),
         len(replies),
         brief.now,
         trace_id,

@@ -22,16 +22,24 @@ class CycleSettings(Section):
         20.0, ge=0.2, le=500, description="Seconds without renewal after which a worker stops a cycle by itself."
     )
     sweep_seconds: float = Field(5.0, gt=0, le=60, description="Seconds between looks for leases that ran out.")
-    drain_seconds: float = Field(45.0, ge=0, le=600, description="Seconds that running cycles get to end at a stop.")
+    max_resumes: int = Field(
+        3, ge=0, le=100, description="Workers that a cycle may lose in a row without a new step before it is abandoned."
+    )
+    drain_seconds: float = Field(
+        45.0, ge=0, le=600, description="Seconds that running cycles get to reach the end of a step at a stop."
+    )
     max_events: int = Field(20, ge=1, le=100, description="Most events of one cycle.")
     max_replies: int = Field(20, ge=1, le=100, description="Most human messages of one cycle.")
     prompt_tokens: int = Field(
         48_000, ge=1_000, le=1_000_000, description="Estimated tokens of the events in a cycle's first prompt."
     )
+    context_tokens: int = Field(
+        120_000, ge=2_000, le=10_000_000, description="Estimated tokens of a whole prompt above which a cycle fails."
+    )
     max_steps: int = Field(15, ge=1, le=100, description="Most model calls of one cycle.")
     max_output_tokens: int = Field(4_096, ge=64, le=65_536, description="Most tokens of one answer.")
     call_seconds: float = Field(120.0, gt=0, le=600, description="Longest wait for one try of a model call.")
-    deadline_seconds: float = Field(600.0, gt=0, le=7200, description="Longest time of one cycle.")
+    deadline_seconds: float = Field(600.0, gt=0, le=7200, description="Longest time of one cycle under leases.")
     provider_wait_seconds: float = Field(
         60.0, ge=0, le=600, description="Seconds a running cycle waits for a model provider in trouble."
     )

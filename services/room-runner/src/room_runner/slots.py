@@ -13,14 +13,15 @@ from room_common.errors import DependencyUnavailable, LeaseLost
 from room_common.faults import crash_point
 from room_common.postgres import leases
 from room_common.service.parts import Loop
-from room_runner.cycle import Cycle, Desk
+from room_runner.cycle import Cycle
+from room_runner.desk import Desk
 from room_runner.keeper import LeaseKeeper, Loss
 from room_runner.metrics import SlotMetrics
 
 _STOP_SECONDS: Final = 10.0
 """To give back what did not end in time."""
 _FENCED_SECONDS: Final = 60.0
-"""How long a worker that could not renew tries to give the room back: the sweep would make it an attempt."""
+"""How long a worker that could not renew tries to give the room back: the sweep would count a lost worker."""
 _RETRY_SECONDS: Final = 1.0
 
 _log = structlog.get_logger(__name__)
@@ -45,7 +46,6 @@ class Slots(Loop):
         metrics: SlotMetrics,
         *,
         owner: str,
-        draining: asyncio.Event,
     ) -> None:
         super().__init__()
         self._desk = desk
@@ -53,7 +53,6 @@ class Slots(Loop):
         self._keeper = keeper
         self._metrics = metrics
         self._owner = owner
-        self._draining = draining
         self._poked = asyncio.Event()
         self._slots: set[_Slot] = set()
         self._watchers: set[asyncio.Task[None]] = set()
@@ -87,7 +86,7 @@ class Slots(Loop):
                 await self._wait()
 
     async def stop(self) -> None:
-        """Let cycles reach their end; give back those that do not in time."""
+        """Let cycles reach the end of a step; give back those that do not in time."""
         self.stopping.set()
         self.poke()
         await super().stop()
@@ -100,7 +99,7 @@ class Slots(Loop):
             await asyncio.wait(set(self._watchers), timeout=_STOP_SECONDS)
 
     def _ending(self) -> bool:
-        return self.stopping.is_set() or self._draining.is_set()
+        return self.stopping.is_set() or self._desk.draining.is_set()
 
     async def _claim(self) -> bool:
         """Take one room and start its cycle; False when there is no slot, no provider or no room."""

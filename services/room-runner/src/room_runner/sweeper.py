@@ -1,4 +1,4 @@
-"""Ends leases that ran out: fences the lost worker, abandons its cycle and wakes the room."""
+"""Ends leases that ran out: fences the lost worker and wakes the room, whose cycle is resumed or at its end."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from room_common.errors import DependencyUnavailable
-from room_common.postgres import cycles
+from room_common.postgres import resuming
 from room_common.postgres.database import Database
 from room_common.postgres.leases import Backoff
+from room_common.postgres.resuming import Swept
 from room_common.service.parts import Loop
 from room_common.telemetry.metrics import counter
 from room_runner.metrics import CYCLES, SWEPT
@@ -34,12 +35,14 @@ class Sweeper(Loop):
         *,
         seconds: float,
         backoff: Backoff,
+        max_resumes: int,
         awake: Callable[[], None],
     ) -> None:
         super().__init__()
         self._database = database
         self._seconds = seconds
         self._backoff = backoff
+        self._max_resumes = max_resumes
         self._awake = awake
         self._swept = counter(registry, SWEPT)
         self._cycles = counter(registry, CYCLES)
@@ -64,21 +67,31 @@ class Sweeper(Loop):
                 _log.warning("leases not swept", reason=str(error))
 
     async def sweep(self) -> int:
-        """End every lease that has run out; how many."""
+        """End every lease that has run out, and see to cycles that nobody would resume; how many leases."""
         count = 0
         while True:
             async with self._database.transaction() as conn:
-                swept = await cycles.sweep_one(conn, self._backoff)
+                swept = await resuming.sweep_one(conn, self._backoff, self._max_resumes)
             if swept is None:
-                return count
+                break
             count += 1
             self._swept.inc()
-            if swept.cycle_id is not None:
-                self._cycles.labels("abandoned").inc()
-            _log.warning(
-                "lease swept",
-                instance_id=str(swept.instance_id),
-                worker=swept.worker,
-                cycle_id=str(swept.cycle_id) if swept.cycle_id else None,
-            )
-            self._awake()
+            self._tell("lease swept", swept)
+        while True:
+            async with self._database.transaction() as conn:
+                stray = await resuming.sweep_stray(conn)
+            if stray is None:
+                return count
+            self._tell("cycle without a worker seen to", stray)
+
+    def _tell(self, what: str, swept: Swept) -> None:
+        if swept.ended is not None:
+            self._cycles.labels("abandoned").inc()
+        _log.warning(
+            what,
+            instance_id=str(swept.instance_id),
+            worker=swept.worker,
+            cycle_id=str(swept.cycle_id) if swept.cycle_id else None,
+            ended=swept.ended,
+        )
+        self._awake()

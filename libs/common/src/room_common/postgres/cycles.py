@@ -12,7 +12,7 @@ from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
 from room_common.postgres import activity, events, inbox
-from room_common.postgres.leases import Backoff, Leased, seize_expired
+from room_common.postgres.leases import Backoff, Leased
 
 Role = Literal["system", "user", "assistant", "tool"]
 Ending = Literal["succeeded", "failed", "abandoned"]
@@ -117,10 +117,12 @@ async def written(leased: Leased, cycle_id: UUID, seq: int) -> dict[str, Any] | 
 
 
 async def count_step(leased: Leased, cycle_id: UUID, input_tokens: int, output_tokens: int) -> None:
-    """One more model call, and what it took."""
+    """One more model call, and what it took. What was counted since the step before it starts anew."""
     await leased.conn.execute(
         """
-        update room_cycles set steps = steps + 1, input_tokens = input_tokens + %s, output_tokens = output_tokens + %s
+        update room_cycles
+        set steps = steps + 1, losses = 0, calls_begun = '{}',
+            input_tokens = input_tokens + %s, output_tokens = output_tokens + %s
         where id = %s
         """,
         (input_tokens, output_tokens, cycle_id),
@@ -175,34 +177,6 @@ async def earlier_actions(
         {"instance": leased.instance_id, "cycles": list(cycle_ids), "events": list(event_ids), "limit": limit},
     )
     return [Action(**row) for row in reversed(await cursor.fetchall())]
-
-
-@dataclass(frozen=True, slots=True)
-class Swept:
-    """A room whose worker was lost, and the cycle that went with it, if one had begun."""
-
-    instance_id: UUID
-    worker: str
-    cycle_id: UUID | None
-
-
-async def sweep_one(conn: AsyncConnection[Any], backoff: Backoff) -> Swept | None:
-    """Settle one room whose lease ran out: fence its worker, abandon its cycle, wake the room. None: there is none.
-
-    Undecided events become pending as one attempt (a disabled room's without), replies unread; messages that the cycle
-    queued stand.
-    """
-    leased = await seize_expired(conn)
-    if leased is None:
-        return None
-    cursor = await conn.execute(
-        "select id from room_cycles where instance_id = %s and status = 'running'", (leased.instance_id,)
-    )
-    row = await cursor.fetchone()
-    if row is not None:
-        kind = "lease_expired" if leased.runnable else "disabled"
-        await abandon(leased, row["id"], kind, backoff if leased.runnable else None)
-    return Swept(leased.instance_id, leased.lease.owner, None if row is None else row["id"])
 
 
 async def abandon(leased: Leased, cycle_id: UUID, kind: str, backoff: Backoff | None) -> None:

@@ -8,7 +8,7 @@ releasing and sweeping all raise the epoch: a worker that was paused meanwhile c
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -108,7 +108,7 @@ async def claim(conn: AsyncConnection[Any], owner: str, seconds: float) -> Lease
         )
         update instance_room r
         set lease_epoch = r.lease_epoch + 1, lease_owner = %s, lease_until = now() + make_interval(secs => %s),
-            wake_at = null
+            leased_at = now(), wake_at = null
         from chosen c
         where r.instance_id = c.instance_id
         returning r.instance_id, r.lease_epoch
@@ -164,7 +164,7 @@ async def release(leased: Leased, *, wake: bool = False, last_cycle_id: UUID | N
     await leased.conn.execute(
         """
         update instance_room
-        set lease_epoch = lease_epoch + 1, lease_owner = null, lease_until = null,
+        set lease_epoch = lease_epoch + 1, lease_owner = null, lease_until = null, leased_at = null,
             wake_at = case when %(wake)s then coalesce(wake_at, now()) else wake_at end,
             last_cycle_id = coalesce(%(cycle)s, last_cycle_id), updated_at = now()
         where instance_id = %(instance)s
@@ -227,13 +227,17 @@ async def seize_expired(conn: AsyncConnection[Any]) -> Leased | None:
     cursor = await conn.execute(
         """
         with expired as materialized (
-            select instance_id, lease_owner from instance_room
+            select instance_id, lease_owner, lease_until, leased_at from instance_room
             where lease_until < now()
             order by lease_until limit 1
             for no key update skip locked
+        ), charged as (
+            update room_cycles c
+            set used_seconds = used_seconds + coalesce(extract(epoch from e.lease_until - e.leased_at), 0)
+            from expired e where c.instance_id = e.instance_id and c.status = 'running'
         )
         update instance_room r
-        set lease_epoch = r.lease_epoch + 1, lease_owner = null, lease_until = null,
+        set lease_epoch = r.lease_epoch + 1, lease_owner = null, lease_until = null, leased_at = null,
             wake_at = coalesce(r.wake_at, now()), updated_at = now()
         from expired e, instances i
         where r.instance_id = e.instance_id and i.id = r.instance_id
@@ -244,5 +248,39 @@ async def seize_expired(conn: AsyncConnection[Any]) -> Leased | None:
     row = await cursor.fetchone()
     if row is None:
         return None
+    return _seized(conn, row)
+
+
+async def seize_stray(conn: AsyncConnection[Any]) -> Leased | None:
+    """Take one room that nobody holds though a cycle of it runs, and that cannot be claimed; None: there is none.
+
+    That is a room that was disabled after its cycle was released, or one that nothing wakes. A runnable one is awake
+    once the transaction commits.
+    """
+    cursor = await conn.execute(
+        """
+        with stray as materialized (
+            select r.instance_id, c.worker as lease_owner
+            from room_cycles c
+            join instance_room r on r.instance_id = c.instance_id
+            join instances i on i.id = r.instance_id
+            where c.status = 'running' and r.lease_owner is null
+              and (r.wake_at is null or not r.enabled or i.status <> 'active' or i.deleted_at is not null)
+            limit 1
+            for no key update of r skip locked
+        )
+        update instance_room r
+        set lease_epoch = r.lease_epoch + 1, wake_at = coalesce(r.wake_at, now()), updated_at = now()
+        from stray e, instances i
+        where r.instance_id = e.instance_id and i.id = r.instance_id
+        returning r.instance_id, r.lease_epoch, e.lease_owner, r.outbound_channel, r.outbound_target,
+                  r.enabled and i.status = 'active' and i.deleted_at is null as runnable
+        """
+    )
+    row = await cursor.fetchone()
+    return None if row is None else _seized(conn, row)
+
+
+def _seized(conn: AsyncConnection[Any], row: Mapping[str, Any]) -> Leased:
     lease = Lease(row["instance_id"], row["lease_epoch"], row["lease_owner"])
     return Leased(conn, lease, row["outbound_channel"], row["outbound_target"], row["runnable"])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, TypeVar
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
@@ -15,6 +16,7 @@ MAX_MESSAGE: Final = 20_000
 _SHOWN_ERRORS: Final = 5
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True)]
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 class _Arguments(BaseModel):
@@ -61,25 +63,29 @@ class BadCall(Exception):
 
 def descriptions() -> list[Message]:
     """The tools in the wire shape of the chat completions API."""
-    return [
-        {
-            "type": "function",
-            "function": {"name": name, "description": model.__doc__, "parameters": _schema(model)},
-        }
-        for name, model in TOOLS.items()
-    ]
+    return [description(name, model.__doc__ or "", schema(model)) for name, model in TOOLS.items()]
 
 
-def parse(call: ToolCall) -> Call:
-    """The call's arguments, checked. Raises :class:`BadCall` for an unknown tool or malformed arguments."""
+def description(name: str, text: str, parameters: Mapping[str, Any]) -> Message:
+    """One tool in the wire shape of the chat completions API."""
+    return {"type": "function", "function": {"name": name, "description": text, "parameters": dict(parameters)}}
+
+
+def parse(call: ToolCall, known: Sequence[str] = tuple(TOOLS)) -> Call:
+    """The call's arguments, checked. Raises :class:`BadCall` for an unknown tool or malformed arguments; ``known`` are
+    the names that a model which asks for an unknown one is told."""
     model = TOOLS.get(call.name)
     if model is None:
-        raise BadCall(f"There is no such tool. The tools are: {', '.join(TOOLS)}.")
+        raise BadCall(f"There is no such tool. The tools are: {', '.join(known)}.")
+    return _storable(arguments(model, call.arguments))
+
+
+def arguments(model: type[ModelT], text: str) -> ModelT:
+    """A model's text as ``model``. Raises :class:`BadCall`."""
     try:
-        parsed = model.model_validate_json(call.arguments or "{}")
+        return model.model_validate_json(text or "{}")
     except ValidationError as error:
         raise BadCall(_explain(error)) from None
-    return _storable(parsed)
 
 
 def event_ids(texts: list[str]) -> tuple[list[UUID], int]:
@@ -109,10 +115,11 @@ def _explain(error: ValidationError) -> str:
     return "The arguments can't be used. " + "; ".join(lines)
 
 
-def _schema(model: type[BaseModel]) -> dict[str, Any]:
-    schema = model.model_json_schema()
-    schema.pop("title", None)
-    schema.pop("description", None)
-    for field in schema.get("properties", {}).values():
+def schema(model: type[BaseModel]) -> dict[str, Any]:
+    """JSON Schema of a tool's arguments, without what only repeats names."""
+    made = model.model_json_schema()
+    made.pop("title", None)
+    made.pop("description", None)
+    for field in made.get("properties", {}).values():
         field.pop("title", None)
-    return {**schema, "additionalProperties": False}
+    return {**made, "additionalProperties": False}
