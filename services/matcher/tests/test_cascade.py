@@ -208,3 +208,24 @@ def test_copies_share_a_lane_and_others_do_not() -> None:
 @given(st.dictionaries(st.sampled_from(["x-github-delivery", "webhook-id"]), st.text()), st.binary())
 def test_every_request_has_a_lane(headers: dict[str, str], body: bytes) -> None:
     assert len(lane_key(b"t" * 32, headers, body)) == 32
+
+
+def test_a_replay_may_be_old_and_its_token_expired() -> None:
+    old = sign_stripe(b"k", b"{}", timestamp_s=1000)
+    late = request(headers=old, received_at_s=9000.0)
+    assert judge(late, "stripe", ("k",), split=False, uri="") == Stop("bad_signature", "stale")
+    accepted = judge(replace(late, replayed=True), "stripe", ("k",), split=False, uri="")
+    assert isinstance(accepted, Accepted) and accepted.verified
+    source = replace(SOURCE, valid_until=NOW - timedelta(days=1))
+    assert check_source(source, NOW) == Stop("unknown_token", "expired")
+    assert check_source(source, NOW, replayed=True) is None
+
+
+def test_a_forced_replay_is_let_in_unverified() -> None:
+    forged = replace(request(headers={"stripe-signature": "t=1,v1=" + "0" * 64}), replayed=True)
+    assert judge(forged, "stripe", ("k",), split=False, uri="") == Stop("bad_signature", "mismatch")
+    accepted = judge(replace(forged, forced=True), "stripe", ("k",), split=False, uri="")
+    assert isinstance(accepted, Accepted) and not accepted.verified
+    signed = replace(forged, headers=sign_stripe(b"k", b"{}", timestamp_s=1), forced=True)
+    accepted = judge(signed, "stripe", ("k",), split=False, uri="")
+    assert isinstance(accepted, Accepted) and accepted.verified

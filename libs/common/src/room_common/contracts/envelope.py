@@ -27,6 +27,8 @@ QUERY: Final = "query"
 OUTCOME: Final = "outcome"
 TRACEPARENT: Final = "traceparent"
 REPLAY_OF: Final = "replay_of"
+FORCED: Final = "forced"
+ITEM: Final = "item"
 CHANNEL: Final = "channel"
 
 ERROR: Final = "error"
@@ -107,7 +109,11 @@ def carries_signature(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """What ingest knew of a request. ``received_at_us``: microseconds since the epoch, the receiving host's clock."""
+    """What ingest knew of a request. ``received_at_us``: microseconds since the epoch, the receiving host's clock.
+
+    ``replay_of`` and ``forced`` are set by admin only: the delivery that this is one more copy of, and whether it may
+    be let in although its signature is wrong. ``item`` names the one item of it that is meant.
+    """
 
     id: UUID
     token_sha256: bytes
@@ -118,6 +124,8 @@ class Envelope:
     outcome: Outcome = "ok"
     traceparent: str | None = None
     replay_of: UUID | None = None
+    forced: bool = False
+    item: int | None = None
     channel: str | None = None
 
 
@@ -138,6 +146,10 @@ def encode(envelope: Envelope) -> Headers:
         headers.append((TRACEPARENT, envelope.traceparent.encode()))
     if envelope.replay_of is not None:
         headers.append((REPLAY_OF, str(envelope.replay_of).encode()))
+    if envelope.forced:
+        headers.append((FORCED, b"1"))
+    if envelope.item is not None:
+        headers.append((ITEM, b"%d" % envelope.item))
     if envelope.channel is not None:
         headers.append((CHANNEL, envelope.channel.encode()))
     return tuple(headers)
@@ -150,7 +162,7 @@ def decode(record: Record) -> Envelope:
         digest = bytes.fromhex(found[TOKEN_SHA256].decode("ascii"))
         outcome = found[OUTCOME].decode("ascii")
         http = orjson.loads(found.get(HTTP, b"{}"))
-        replay_of = found.get(REPLAY_OF)
+        replay_of, item = found.get(REPLAY_OF), found.get(ITEM)
         received_at_us = int(found[RECEIVED_AT].decode("ascii"))
         valid = len(digest) == 32 and isinstance(http, dict) and 0 <= received_at_us < 1 << 53
         if not valid:
@@ -165,6 +177,8 @@ def decode(record: Record) -> Envelope:
             outcome="too_large" if outcome == "too_large" else "ok",
             traceparent=_text(found.get(TRACEPARENT)),
             replay_of=UUID(replay_of.decode("ascii")) if replay_of else None,
+            forced=replay_of is not None and found.get(FORCED) == b"1",
+            item=int(item.decode("ascii")) if item else None,
             channel=_text(found.get(CHANNEL)),
         )
     except (KeyError, ValueError):

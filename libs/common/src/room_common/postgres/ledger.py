@@ -79,7 +79,10 @@ class VerdictEntry:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One item's row. ``size`` is the body's bytes, ``dedup`` is set for verdicts (matched, no_match) only."""
+    """One item's row. ``size`` is the body's bytes, ``dedup`` is set for verdicts (matched, no_match) only.
+
+    A replay (of the delivery ``replay_of``) is never a duplicate; its verdict is remembered where none is.
+    """
 
     received_at: datetime
     id: UUID
@@ -100,6 +103,7 @@ class Entry:
     tokens: int = 0
     trace_id: str | None = None
     dedup: Dedup | None = None
+    replay_of: UUID | None = None
 
     def with_outcome(self, outcome: Outcome, reason: str | None = None, *, dedup: Dedup | None = None) -> Entry:
         """The same item with another end; it is remembered as given only where ``dedup`` says so."""
@@ -206,7 +210,7 @@ async def decide(
 
 
 async def _end_of_match(conn: AsyncConnection[Any], entry: Entry, event: backlog.Event, cap: int) -> Outcome:
-    if await _remember(conn, [entry]) == [False]:
+    if await _remember(conn, [entry]) == [False] and entry.replay_of is None:
         await _amend(conn, entry, "duplicate", "decided_elsewhere")
         return "duplicate"
     admitted = await backlog.admit(conn, event, cap)
@@ -241,7 +245,7 @@ async def _record(conn: AsyncConnection[Any], entries: Sequence[Entry]) -> list[
     ended: list[Outcome | None] = [row.outcome if new else None for row, new in zip(rows, fresh, strict=True)]
     verdicts = [index for index, row in enumerate(rows) if fresh[index] and row.dedup is not None]
     for index, kept in zip(verdicts, await _remember(conn, [rows[index] for index in verdicts]), strict=True):
-        if not kept:
+        if not kept and rows[index].replay_of is None:
             await _amend(conn, rows[index], "duplicate", "decided_elsewhere")
             ended[index] = "duplicate"
     await _count_tokens(conn, rows)
@@ -274,13 +278,14 @@ async def _insert(conn: AsyncConnection[Any], rows: Sequence[Entry]) -> list[boo
         """
         insert into webhook_deliveries (received_at, id, item, source_id, instance_id, outcome, definition_id, reason,
                                         verdicts, changes, id_conflict, llm_calls, tokens, size, trace_id,
-                                        topic, "partition", "offset")
+                                        topic, "partition", "offset", replay_of)
         select received_at, id, item, source_id, instance_id, outcome, definition_id, reason, verdicts, changes,
-               id_conflict, llm_calls, tokens, size, trace_id, topic, "partition", "offset"
+               id_conflict, llm_calls, tokens, size, trace_id, topic, "partition", "offset", replay_of
         from json_to_recordset(%s) as r (
             received_at timestamptz, id uuid, item integer, source_id uuid, instance_id uuid, outcome text,
             definition_id uuid, reason text, verdicts jsonb, changes jsonb, id_conflict boolean, llm_calls integer,
-            tokens integer, size integer, trace_id text, topic text, "partition" integer, "offset" bigint)
+            tokens integer, size integer, trace_id text, topic text, "partition" integer, "offset" bigint,
+            replay_of uuid)
         on conflict do nothing
         returning received_at, id, item
         """,
@@ -370,6 +375,7 @@ def _columns(row: Entry) -> dict[str, object]:
         "topic": row.topic,
         "partition": row.partition,
         "offset": row.offset,
+        "replay_of": row.replay_of,
     }
 
 

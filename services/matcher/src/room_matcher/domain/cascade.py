@@ -37,7 +37,11 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A delivery as it was received. Header names are lower-case; ``received_at_s`` is Unix time in seconds."""
+    """A delivery as it was received. Header names are lower-case; ``received_at_s`` is Unix time in seconds.
+
+    ``replayed``: an operator sent it again, so that its signature may be of any age. ``forced``: and whoever sent it
+    first need not have proved who they are.
+    """
 
     body: bytes = field(repr=False)
     content_type: str | None
@@ -45,6 +49,8 @@ class Request:
     query: str = field(repr=False)
     received_at_s: float
     too_large: bool
+    replayed: bool = False
+    forced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +89,11 @@ def trace_id(traceparent: str | None) -> str | None:
     return None if found is None else found[1]
 
 
-def check_source(source: Source | None, received_at: datetime) -> Stop | None:
-    """Token known at the time of receipt, source enabled."""
+def check_source(source: Source | None, received_at: datetime, *, replayed: bool = False) -> Stop | None:
+    """Token known at the time of receipt, source enabled. A replay's token may have expired since its first receipt."""
     if source is None:
         return Stop("unknown_token")
-    if source.valid_until is not None and received_at > source.valid_until:
+    if not replayed and source.valid_until is not None and received_at > source.valid_until:
         return Stop("unknown_token", "expired")
     if source.deleted:
         return Stop("source_disabled", "deleted")
@@ -122,12 +128,13 @@ def judge(
     if request.too_large:
         return Stop("too_large", "body")
     verification = _verification(request, source_type, secrets, uri, check)
-    if verification is not None and not verification.verified:
+    verified = verification is not None and verification.verified
+    if verification is not None and not verified and not request.forced:
         return Stop("bad_signature", str(verification.problem))
     decoded = decode_payload(request.body, request.content_type, request.headers, split=split)
     if not isinstance(decoded, Decoded):
         return Stop("too_large" if decoded.too_large else "undecodable", str(decoded.reason))
-    return Accepted(decoded.items, verification is not None)
+    return Accepted(decoded.items, verified)
 
 
 def _verification(
@@ -136,7 +143,8 @@ def _verification(
     if not secrets and check is None:
         return None
     signed = Signed("POST", uri, request.headers, request.body, request.received_at_s)
-    return verify(source_type, [secret.encode() for secret in secrets], signed, check=check)
+    keys = [secret.encode() for secret in secrets]
+    return verify(source_type, keys, signed, check=check, check_age=not request.replayed)
 
 
 def surely_one_item(body: bytes, headers: Mapping[str, str]) -> bool:

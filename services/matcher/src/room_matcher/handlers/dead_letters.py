@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from room_common.contracts.envelope import dead_headers
+from room_common.contracts.envelope import ITEM, dead_headers
 from room_common.contracts.topics import WEBHOOKS_DEAD
 from room_common.errors import DeadLetter
 from room_common.faults import crash_point
 from room_common.kafka.producer import Producer
 from room_common.kafka.records import Headers, Record
-
-ITEM_HEADER = "item"
 
 
 class DeadLetters:
@@ -26,7 +24,7 @@ class DeadLetters:
         crash_point("matcher.before_dead_publish")
         headers = dead_headers(record, error, attempts)
         if item is not None:
-            headers = (*headers, (ITEM_HEADER, b"%d" % item))
+            headers = (*headers, (ITEM, b"%d" % item))
         try:
             await self._send(record, record.value, headers)
         except DeadLetter:

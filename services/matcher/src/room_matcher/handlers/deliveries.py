@@ -142,9 +142,11 @@ class Deliveries:
             await self._stop(delivery, source, opened, verdict)
             return
         assert source is not None
-        await self._each(
-            [Subject(delivery, item, source, verdict.verified, _body_ttl(opened)) for item in verdict.items]
-        )
+        items = _meant(delivery, verdict.items)
+        if not items:
+            await self._stop(delivery, source, opened, Stop("undecodable", "no_such_item"))
+            return
+        await self._each([Subject(delivery, item, source, verdict.verified, _body_ttl(opened)) for item in items])
 
     async def on_poison(self, record: Record, error: Exception) -> None:
         """Put a record aside that failed for no foreseen reason; items that were decided stay as they are."""
@@ -179,7 +181,7 @@ class Deliveries:
         return found.source, opened, verdict
 
     def _judge(self, source: Source | None, delivery: Delivery) -> tuple[Opened | None, Accepted | Stop]:
-        stop = check_source(source, delivery.received_at)
+        stop = check_source(source, delivery.received_at, replayed=delivery.replayed)
         if stop is not None or source is None:
             return None, stop or Stop("unknown_token")
         opened = self._secrets.open(source, delivery.envelope.token_sha256, delivery.envelope.query)
@@ -246,7 +248,13 @@ class Deliveries:
 def _items(delivery: Delivery, *, split: bool) -> Sequence[Item]:
     envelope = delivery.envelope
     decoded = decode_payload(delivery.body, envelope.content_type, envelope.http, split=split)
-    return decoded.items if isinstance(decoded, Decoded) else ()
+    return _meant(delivery, decoded.items) if isinstance(decoded, Decoded) else ()
+
+
+def _meant(delivery: Delivery, items: Sequence[Item]) -> Sequence[Item]:
+    """Those that are to be decided: all, unless one of them was sent again alone."""
+    wanted = delivery.envelope.item
+    return items if wanted is None else [item for item in items if item.index == wanted]
 
 
 def _body_ttl(opened: Opened | None) -> int:

@@ -34,6 +34,11 @@ class Delivery:
         return self.received_at, self.envelope.id
 
     @property
+    def replayed(self) -> bool:
+        """Whether an operator sent this delivery again."""
+        return self.envelope.replay_of is not None
+
+    @property
     def received_at_s(self) -> float:
         """The receipt in Unix seconds."""
         return self.received_at.timestamp()
@@ -47,6 +52,8 @@ class Delivery:
             query=self.envelope.query,
             received_at_s=self.received_at_s,
             too_large=self.envelope.outcome == "too_large",
+            replayed=self.replayed,
+            forced=self.envelope.forced,
         )
 
     def entry(
@@ -66,6 +73,7 @@ class Delivery:
             source_id=None if source is None else source.id,
             instance_id=None if source is None else source.instance_id,
             trace_id=trace_id(self.envelope.traceparent),
+            replay_of=self.envelope.replay_of,
         )
 
     def stopped(self, stop: Stop, source: Source | None, *, item: int = 0, size: int | None = None) -> ledger.Entry:

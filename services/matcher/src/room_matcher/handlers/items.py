@@ -133,7 +133,8 @@ class Items:
         if prior.decided:
             self._metrics.already_decided(1)
             return
-        same = next((known for known in prior.known if known.content_sha256 == identity.content_sha256), None)
+        known_as = () if delivery.replayed else prior.known
+        same = next((known for known in known_as if known.content_sha256 == identity.content_sha256), None)
         if same is not None:
             await self.record(subject.entry(Stop("duplicate", f"of {same.delivery_id}/{same.item}")))
             return
@@ -144,9 +145,9 @@ class Items:
             full = await self._admission.full(source.instance_id)
             stop = Stop("backlog_full", "pending") if full else Stop("no_definitions")
         if stop is not None:
-            await self.record(replace(subject.entry(stop, source), id_conflict=bool(prior.known)))
+            await self.record(replace(subject.entry(stop, source), id_conflict=bool(known_as)))
             return
-        await self._ask(replace(subject, source=source), identity, conflict=bool(prior.known))
+        await self._ask(replace(subject, source=source), identity, conflict=bool(known_as))
 
     async def _read_priors(self, questions: Sequence[ledger.Question]) -> Mapping[ledger.Question, ledger.Prior]:
         crash_point("matcher.before_priors")
@@ -167,7 +168,7 @@ class Items:
 
     @staticmethod
     def _refusal(source: Source | None, delivery: Delivery) -> Stop | None:
-        stop = check_source(source, delivery.received_at)
+        stop = check_source(source, delivery.received_at, replayed=delivery.replayed)
         return stop if stop is not None or source is None else check_room(source)
 
     async def _ask(self, subject: Subject, identity: Identity, *, conflict: bool) -> None:
