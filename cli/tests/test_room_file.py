@@ -104,7 +104,8 @@ def test_a_good_file(tmp_path: Path) -> None:
         (changed(5, "timezone: ../../etc/passwd"), "5: write a name of the IANA time zone database"),
         (changed(5, "timezone: 5"), "5: 'timezone' should be text"),
         (changed(6, "channel: you", "ignored:"), "6: 'channel' should be a mapping"),
-        (changed(7, "  type: slack"), "7: 'type': input should be 'local'"),
+        (changed(7, "  type: pigeon"), "7: 'type': input should be 'local', 'slack'"),
+        (changed(7, "  type: slack"), "6: a Slack target is the id of a channel (C...) or a person (U...), not a name"),
         (changed(9, "sources:", "  a: b", "other:"), "9: 'sources' should be a list"),
         (changed(9, "sources:", "other:"), "9: 'sources' should be a list"),
         (changed(11, "    type: gitub"), "11: 'type': input should be 'github', "),
@@ -210,3 +211,45 @@ def test_any_damage_to_a_line_is_read_or_refused(tmp_path: Path, line: int, text
 def test_the_example_is_good() -> None:
     found = read_room_file(example_folder() / "room.yaml", dict.fromkeys(SECRETS.values(), "word"))
     assert set(found.secrets) == set(SECRETS)
+
+
+CHANNEL = """\
+version: 1
+name: Desk
+slug: desk
+channel:
+  type: slack
+  target: U0ADA
+  secrets:
+    bot_token: {env: SLACK_BOT_TOKEN}
+    signing_secret: {file: signing}
+"""
+
+
+def test_the_secrets_of_a_channel(tmp_path: Path) -> None:
+    (tmp_path / "signing").write_text("from-a-file\n")
+    file = tmp_path / "room.yaml"
+    file.write_text(CHANNEL)
+    given = read_room_file(file, {"SLACK_BOT_TOKEN": "xoxb-1"})
+    assert given.channel_secrets == {"bot_token": "xoxb-1", "signing_secret": "from-a-file"}
+    assert "xoxb-1" not in repr(given)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("{file: signing}", "{env: NOT_SET}", "9: secret 'signing_secret' of the channel: the environment variable"),
+        ("{file: signing}", "{file: wrong}", "9: secret 'signing_secret' of the channel: is not what slack gives"),
+        ("    signing_secret: {file: signing}\n", "", "4: a channel of type slack needs these secrets and no others"),
+        ("U0ADA", "'#ops'", "4: a Slack target is the id of a channel"),
+        ("  target:", "  sender: '+39061234567'\n  target:", "4: sender, the number that messages come from"),
+    ],
+)
+def test_what_is_wrong_with_a_channel(tmp_path: Path, old: str, new: str, expected: str) -> None:
+    (tmp_path / "signing").write_text("from-a-file")
+    (tmp_path / "wrong").write_text("two words")
+    file = tmp_path / "room.yaml"
+    file.write_text(CHANNEL.replace(old, new))
+    with pytest.raises(ConfigurationError) as failed:
+        read_room_file(file, {"SLACK_BOT_TOKEN": "xoxb-1"})
+    assert str(failed.value).startswith(f"{file}:{expected}"), failed.value

@@ -78,7 +78,10 @@ def register(app: typer.Typer) -> None:
     app.command()(sources)
     app.command()(deliveries)
     app.command()(backlog)
-    app.command()(messages)
+    messages = typer.Typer(help="What the agents wrote to people.", invoke_without_command=True)
+    messages.callback()(list_messages)
+    messages.command("resend")(resend_message)
+    app.add_typer(messages, name="messages")
     app.command()(inbox)
     cycles = typer.Typer(help="Runs of the supervisor.", invoke_without_command=True)
     cycles.callback()(list_cycles)
@@ -134,7 +137,8 @@ def backlog(
     show(rows, _BACKLOG, as_json=as_json, empty="no events have matched")
 
 
-def messages(
+def list_messages(
+    context: typer.Context,
     room: RoomName = None,
     status: Status = None,
     last: Rows = 30,
@@ -142,8 +146,23 @@ def messages(
     as_json: AsJson = False,
 ) -> None:
     """What the agents wrote to people."""
+    if context.invoked_subcommand is not None:
+        return
     rows = connect(directory).items("/messages", last, room=room, status=status)
     show(rows, _MESSAGES, as_json=as_json, empty="no messages yet")
+
+
+def resend_message(
+    message_id: Annotated[UUID, typer.Argument(metavar="ID", help="Id of a message, from `room messages --json`.")],
+    directory: Directory = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Send a failed message again, or one of which nobody knows whether it was sent."""
+    message = connect(directory).post(f"/messages/{message_id}/resend", None)
+    if as_json:
+        print_json(message)
+    else:
+        console.print(f"message {message_id} is queued again", markup=False)
 
 
 def inbox(

@@ -6,7 +6,7 @@ import difflib
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.reader import ReaderError
 
+from room_common.contracts.channel_config import make_channel_config
 from room_common.contracts.room_document import (
     ChannelDocument,
     DefinitionDocument,
@@ -39,10 +40,11 @@ _WANTED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RoomFile:
-    """A document, and the secrets it refers to by the name of their source."""
+    """A document, and the secrets it refers to: by the name of their source, and those of the channel by their own."""
 
     document: RoomDocument
     secrets: Mapping[str, Sequence[str]]
+    channel_secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def read_room_file(path: Path, environ: Mapping[str, str] | None = None) -> RoomFile:
@@ -56,7 +58,8 @@ def read_room_file(path: Path, environ: Mapping[str, str] | None = None) -> Room
             for item in error.errors(include_url=False, include_input=False)
         ]
         raise ConfigurationError("\n".join(dict.fromkeys(problems))) from None
-    return RoomFile(document, _secrets(path, tree, document, os.environ if environ is None else environ))
+    given = os.environ if environ is None else environ
+    return RoomFile(document, _secrets(path, tree, document, given), _channel_secrets(path, tree, document, given))
 
 
 def _load(path: Path) -> CommentedMap:
@@ -110,6 +113,36 @@ def _secrets(
             found[source.name] = values
     if problems:
         raise ConfigurationError("\n".join(problems))
+    return found
+
+
+def _channel_secrets(
+    path: Path, tree: CommentedMap, document: RoomDocument, environ: Mapping[str, str]
+) -> dict[str, str]:
+    """The values of the channel's secrets, each of the form that its provider gives them."""
+    channel, found, problems = document.channel, {}, []
+    for name, reference in (channel.secrets if channel is not None else {}).items():
+        try:
+            found[name] = _resolve(reference, path, environ)
+        except ValueError as error:
+            problems.append((name, str(error)))
+    if channel is not None and not problems:
+        try:
+            make_channel_config(channel.type, found, sender=channel.sender, allow=channel.allow)
+        except ValidationError as error:
+            problems = [
+                (
+                    str(item["loc"][-1]),
+                    f"is not what {channel.type} gives ({str(item['msg']).removeprefix('Value error, ')})",
+                )
+                for item in error.errors(include_url=False, include_input=False, include_context=False)
+            ]
+    if problems:
+        lines = [
+            f"{path}:{_line(tree, ('channel', 'secrets', name))}: secret {name!r} of the channel: {problem}"
+            for name, problem in problems
+        ]
+        raise ConfigurationError("\n".join(lines))
     return found
 
 
@@ -212,6 +245,7 @@ def _model_at(location: Sequence[str | int]) -> type[BaseModel]:
     models: dict[tuple[str, ...], type[BaseModel]] = {
         (): RoomDocument,
         ("channel",): ChannelDocument,
+        ("channel", "secrets"): SecretReference,
         ("sources",): SourceDocument,
         ("sources", "secrets"): SecretReference,
         ("sources", "verify"): Verify,

@@ -265,7 +265,7 @@ async def test_garbage_after_a_request_does_not_take_its_answer(port: Port) -> N
         (b"POST", b"/webhooks/", 404),
         (b"POST", b"/webhooks/" + TOKEN + b"/more", 404),
         (b"POST", b"/Webhooks/" + TOKEN, 404),
-        (b"POST", b"/channels/slack/" + TOKEN, 404),
+        (b"POST", b"/channels/pigeon/" + TOKEN, 404),
         (b"POST", b"/channels/local", 404),
         (b"PUT", b"/webhooks/" + TOKEN, 405),
         (b"DELETE", b"/webhooks/" + TOKEN, 405),

@@ -69,7 +69,7 @@ def test_any_target_is_a_route_or_none(target: bytes) -> None:
         (b"http://http://a/webhooks/abc", None),
         (b"/webhooks/abc//", None),
         (b"/webhooks//", None),
-        (b"/channels/telegram/abc", None),
+        (b"/channels/pigeon/abc", None),
         (b"*", None),
         (b"", None),
     ],

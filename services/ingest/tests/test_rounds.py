@@ -137,7 +137,9 @@ class Told(Parcel):
 class Bench:
     """Rounds on a script, with the outcomes of what was submitted."""
 
-    def __init__(self, script: Script, *, idempotence: bool = True, acknowledge: float = 1.5) -> None:
+    def __init__(
+        self, script: Script, *, idempotence: bool = True, acknowledge: float = 1.5, alone: bool = True
+    ) -> None:
         self.script = script
         self.metrics = IngestMetrics(CollectorRegistry())
         self.rounds = Rounds(
@@ -147,6 +149,7 @@ class Bench:
             idempotence=idempotence,
             acknowledge_seconds=acknowledge,
             request_seconds=1.0,
+            alone=alone,
         )
         self.outcomes: dict[int, list[bool]] = {}
 
@@ -156,7 +159,7 @@ class Bench:
 
     async def ready(self) -> None:
         async with asyncio.timeout(5):
-            while self.rounds.ready() is not None:
+            while self.rounds.problem() is not None:
                 await asyncio.sleep(0.005)
 
     async def settled(self) -> None:
@@ -178,8 +181,8 @@ async def make_bench(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[MakeBench
     monkeypatch.setattr(module, "RETRY_SECONDS", (0.01,))
     made: list[Bench] = []
 
-    async def make(script: Script, *, start: bool = True, idempotence: bool = True, acknowledge: float = 1.5) -> Bench:
-        bench = Bench(script, idempotence=idempotence, acknowledge=acknowledge)
+    async def make(script: Script, *, start: bool = True, **settings: Any) -> Bench:
+        bench = Bench(script, **settings)
         made.append(bench)
         await bench.rounds.start()
         if start:
@@ -367,16 +370,65 @@ async def test_an_answer_that_comes_too_late_tells_nobody_twice(make_bench: Make
     bench = await make_bench(script, acknowledge=0.1)
     bench.submit(0)
     await bench.settled()
-    bench.submit(1)  # would queue up behind the late one
-    assert bench.outcomes == {0: [False], 1: [False]}
+    assert script.hold is not None
+    script.hold.set()
+    bench.submit(1)
+    await bench.settled()
+    await asyncio.sleep(0.02)
+    assert bench.outcomes == {0: [False], 1: [True]}
+    assert sequences(script) == [(1001, 0, 1), (1001, 1, 1)]
+
+
+async def test_with_another_place_to_go_one_record_a_broker_tries_a_stalled_partition(make_bench: MakeBench) -> None:
+    script = Script(hold=asyncio.Event())
+    bench = await make_bench(script, acknowledge=0.3, alone=False)
+    bench.submit(0, spread=0)
+    bench.submit(1, spread=1)
+    await bench.settled()
+    assert bench.values == [False, False]
+    bench.submit(2, spread=0)  # would queue up behind the late one, which is still out
+    assert bench.outcomes[2] == [False]
     assert script.hold is not None
     script.hold.set()
     await asyncio.sleep(0.02)
-    bench.submit(2)
+    bench.submit(3, spread=0)
+    bench.submit(4, spread=1)
     await bench.settled()
-    await asyncio.sleep(0.02)
-    assert bench.outcomes == {0: [False], 1: [False], 2: [True]}
-    assert sequences(script) == [(1001, 0, 1), (1001, 1, 1)]
+    assert (bench.outcomes[3], bench.outcomes[4]) == ([True], [True])
+    script.behave = lambda call, partition: NOT_ENOUGH_REPLICAS
+    bench.submit(5, spread=0)
+    bench.submit(6, spread=1)
+    await bench.settled()
+    assert (bench.outcomes[5], bench.outcomes[6]) == ([False], [False])
+    bench.submit(7, spread=0)
+    bench.submit(8, spread=1)
+    assert bench.outcomes[8] == [False]  # one tries already
+    assert bench.outcomes[7] == []
+    script.behave = lambda call, partition: 0
+    await bench.settled()
+    assert bench.outcomes[7] == [True]
+    bench.submit(9, spread=1)
+    await bench.settled()
+    assert bench.outcomes[9] == [True]
+
+
+async def test_with_another_place_to_go_nothing_waits_for_a_cluster_that_is_away(make_bench: MakeBench) -> None:
+    script = Script()
+    bench = await make_bench(script, alone=False)
+    script.down = True
+    bench.submit(0)
+    async with asyncio.timeout(5):
+        while bench.rounds.problem() is None:
+            await asyncio.sleep(0.005)
+    assert bench.rounds.ready() is None
+    bench.submit(1, spread=1)
+    assert bench.outcomes == {0: [], 1: [False]}
+    script.down = False
+    await bench.settled()
+    assert bench.outcomes[0] == [True]
+    bench.submit(2, spread=1)
+    await bench.settled()
+    assert bench.outcomes[2] == [True]
 
 
 async def test_before_kafka_answers_records_are_refused_at_once(make_bench: MakeBench) -> None:

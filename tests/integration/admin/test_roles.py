@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -26,12 +26,13 @@ Role = Literal["viewer", "operator"]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """``private`` are the fields of a row that viewers must not get."""
+    """``private`` are the fields of a row that viewers must not get, ``body`` is what is posted."""
 
     method: str
     path: str
     role: Role
     private: frozenset[str] = frozenset()
+    body: Mapping[str, Any] | None = None
 
 
 ROUTES = (
@@ -43,6 +44,12 @@ ROUTES = (
     Route("GET", "/instances/{slug}/channels", "viewer"),
     Route("POST", "/sources/{source_id}/reveal", "operator"),
     Route("POST", "/channels/{channel_id}/reveal", "operator"),
+    Route("POST", "/sources/{source_id}/rotate-token", "operator", body={}),
+    Route("PATCH", "/sources/{source_id}", "operator", body={"enabled": True}),
+    Route("PATCH", "/definitions/{definition_id}", "operator", body={"enabled": True}),
+    Route("PATCH", "/instances/{slug}", "operator", body={"enabled": True}),
+    Route("PUT", "/sources/{source_id}/definitions/order", "operator", body={"definitions": []}),
+    Route("POST", "/messages/{message_id}/resend", "operator"),
     Route("GET", "/deliveries", "viewer", frozenset({"verdicts"})),
     Route("GET", "/deliveries/{delivery_id}", "viewer", frozenset({"verdicts"})),
     Route("GET", "/backlog", "viewer", frozenset({"notes", "headers"})),
@@ -56,6 +63,10 @@ ROUTES = (
     Route("GET", "/activity", "viewer"),
     Route("GET", "/stats", "viewer"),
     Route("GET", "/services", "viewer"),
+    # last, in this order: what they delete is used by the routes above
+    Route("DELETE", "/definitions/{definition_id}", "operator"),
+    Route("DELETE", "/sources/{source_id}", "operator"),
+    Route("DELETE", "/instances/{slug}", "operator"),
 )
 IDS = [f"{route.method} {route.path}" for route in ROUTES]
 
@@ -66,22 +77,29 @@ def room(postgres_dsn: str) -> ListedRoom:
 
     async def make() -> ListedRoom:
         async with opened(postgres_dsn) as world:
-            return await world.listed("roles")
+            made = await world.listed("roles")
+            # A message that may be sent again, under an id that is known.
+            await world.query("update outbound_messages set id = cycle_id, status = 'failed'")
+            return made
 
     return asyncio.run(make())
 
 
 async def _ask(admin: Administering, route: Route, room: ListedRoom, role: str | None) -> Any:
-    path = route.path.format(
-        slug=room.slug,
-        source_id=room.source_id,
-        channel_id=room.channel_id,
-        delivery_id=room.delivery_id,
-        event_id=room.event_id,
-        cycle_id=room.cycle_id,
-    )
-    options = {"json": apply_body(room_document(room.slug))} if path == "/apply" else {}
-    return await admin.call(route.method, path, role, **options)
+    ids = {
+        "slug": room.slug,
+        "source_id": room.source_id,
+        "definition_id": room.definition_id,
+        "channel_id": room.channel_id,
+        "delivery_id": room.delivery_id,
+        "event_id": room.event_id,
+        "cycle_id": room.cycle_id,
+        "message_id": room.cycle_id,
+    }
+    body = apply_body(room_document(room.slug)) if route.path == "/apply" else route.body
+    if body is not None and "definitions" in body:
+        body = {"definitions": [str(room.definition_id)]}
+    return await admin.call(route.method, route.path.format(**ids), role, **({} if body is None else {"json": body}))
 
 
 def test_the_table_has_every_route(admin: Administering) -> None:

@@ -241,6 +241,21 @@ def test_chat_shows_messages_and_sends_lines(room: Command, postgres_dsn: str) -
     assert "".join(shown.splitlines()).isprintable()
 
 
+def test_a_failed_message_is_sent_again(room: Command, postgres_dsn: str) -> None:
+    asyncio.run(
+        _query(
+            postgres_dsn,
+            "insert into outbound_messages (id, instance_id, channel, target, seq, text, status)"
+            " select gen_random_uuid(), id, 'local', 'nobody', 1, 'x', 'failed' from instances where slug = 'desk'",
+        )
+    )
+    (message,) = json.loads(room("messages", "--room", "desk", "--status", "failed", "--json").stdout)
+    assert "queued again" in room("messages", "resend", message["id"]).stdout
+    assert json.loads(room("messages", "--room", "desk", "--status", "failed", "--json").stdout) == []
+    assert "only a failed or unknown message" in room("messages", "resend", message["id"], code=1).stderr
+    assert room("messages", "resend", "not-an-id", code=2).exit_code == 2
+
+
 async def _query(dsn: str, statement: str, *parameters: object) -> list[dict[str, Any]]:
     async with opened(dsn) as world:
         return await world.query(statement, *parameters)

@@ -19,7 +19,15 @@ from room_admin.domain.difference import (
     difference,
     prompts_differ,
 )
+from room_common.contracts import channel_config as channel_configs
 from room_common.contracts import source_config
+from room_common.contracts.channel_config import (
+    REPLYING,
+    ChannelConfig,
+    encode_channel_config,
+    make_channel_config,
+    read_channel_config,
+)
 from room_common.contracts.room_document import DefinitionDocument, RoomDocument, SourceDocument
 from room_common.contracts.source_config import SourceConfig, Verify, read_config
 from room_common.crypto import Keyring, UnknownKey
@@ -83,6 +91,14 @@ class Urls:
         return f"{self._public_url}/{path}/{token.decode()}"
 
 
+def channel_config_of(document: RoomDocument, secrets: Mapping[str, str]) -> ChannelConfig | None:
+    """The config of a document's channel. Raises pydantic's ``ValidationError`` for a secret of the wrong form."""
+    channel = document.channel
+    if channel is None:
+        return None
+    return make_channel_config(channel.type, secrets, sender=channel.sender, allow=channel.allow)
+
+
 class Applier:
     """Compares a document with what is stored, and changes what differs."""
 
@@ -92,10 +108,17 @@ class Applier:
         self._urls = urls
 
     async def apply(
-        self, document: RoomDocument, secrets: Mapping[str, Sequence[str]], caller: Caller, *, dry_run: bool
+        self,
+        document: RoomDocument,
+        secrets: Mapping[str, Sequence[str]],
+        caller: Caller,
+        *,
+        dry_run: bool,
+        channel_config: ChannelConfig | None = None,
     ) -> Applied:
         """Make the instance match. Applied twice, the second time changes nothing.
 
+        ``channel_config`` is what :func:`channel_config_of` made of the document's channel and its secrets.
         Raises ``Refused('timezone')`` for a timezone that the database, which counts a budget's days, does not know.
         """
         async with self._database.transaction() as conn:
@@ -103,11 +126,11 @@ class Applier:
                 raise Refused("timezone", "PostgreSQL does not know this timezone; write one like Europe/Rome")
             await configuration.lock_slug(conn, document.slug)
             current = await self._read(conn, document.slug)
-            changes = difference(document, secrets, current)
+            changes = difference(document, secrets, current, channel_config)
             if dry_run or not changed(changes):
                 return Applied(current.instance_id if current else None, changes, ())
             touched = frozenset((change.kind, change.name) for change in changes if change.action != "unchanged")
-            work = _Work(conn, self._keyring, self._urls, document, secrets, current, touched)
+            work = _Work(conn, self._keyring, self._urls, document, secrets, current, touched, channel_config)
             applied = Applied(await work.carry_out(), changes, tuple(work.new_urls))
             await access.audit(
                 conn,
@@ -139,8 +162,23 @@ class Applier:
         }
         channel = None
         if row["channel_id"] is not None:
-            channel = CurrentChannel(row["outbound_channel"], row["outbound_target"], row["delivery"])
+            kind = row["outbound_channel"]
+            channel = CurrentChannel(kind, row["outbound_target"], row["delivery"], self._channel_config(kind, row))
         return CurrentRoom(row["id"], row["name"], row["mandate"], row["timezone"], row["enabled"], channel, sources)
+
+    def _channel_config(self, kind: str, row: Mapping[str, Any]) -> ChannelConfig | None:
+        try:
+            if row["channel_config"] is None:
+                return read_channel_config(kind, None)
+            plain = self._keyring.decrypt(
+                bytes(row["channel_config"]),
+                table=channel_configs.CONFIG_TABLE,
+                column=channel_configs.CONFIG_COLUMN,
+                row_id=str(row["channel_id"]),
+            )
+            return read_channel_config(kind, plain)
+        except Refused:
+            return None
 
     def _current_source(self, row: Mapping[str, Any], definitions: Mapping[str, CurrentDefinition]) -> CurrentSource:
         config = self._config(row)
@@ -193,8 +231,10 @@ class _Work:
         secrets: Mapping[str, Sequence[str]],
         current: CurrentRoom | None,
         touched: frozenset[tuple[str, str]],
+        channel_config: ChannelConfig | None,
     ) -> None:
         self._touched = touched
+        self._channel_config = channel_config
         self._conn = conn
         self._keyring = keyring
         self._urls = urls
@@ -239,8 +279,17 @@ class _Work:
             await configuration.set_outbound(self._conn, instance_id, None, None)
             return
         channel_id = await configuration.upsert_channel(self._conn, new_id(), instance_id, after.type, after.delivery)
+        config = self._channel_config
+        if config is not None and ("channel", after.type) in self._touched:
+            sealed = self._keyring.encrypt(
+                encode_channel_config(config),
+                table=channel_configs.CONFIG_TABLE,
+                column=channel_configs.CONFIG_COLUMN,
+                row_id=str(channel_id),
+            )
+            await configuration.set_channel_config(self._conn, channel_id, sealed)
         await configuration.set_outbound(self._conn, instance_id, after.type, after.target)
-        if not await configuration.has_valid_token(self._conn, channel_id=channel_id):
+        if after.type in REPLYING and not await configuration.has_valid_token(self._conn, channel_id=channel_id):
             url = await self._urls.make(self._conn, f"channels/{after.type}", channel_id=channel_id)
             self.new_urls.append(NewUrl("channel", after.type, url))
 

@@ -26,8 +26,10 @@ _TITLES = {
     404: "Not found",
     405: "Method not allowed",
     409: "Conflict",
+    410: "Gone",
     413: "Too large",
     422: "Not valid",
+    429: "Too many requests",
     500: "Internal error",
     503: "Unavailable",
 }

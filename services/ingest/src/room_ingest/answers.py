@@ -46,6 +46,30 @@ UNAVAILABLE: Final = _error("unavailable", 503, b"retry-after: 2")
 BUSY: Final = _error("busy", 503, b"retry-after: 1")
 RATE_LIMITED: Final = _error("rate_limited", 503, b"retry-after: 1")
 
+
+class Wording:
+    """How a request is told that it was taken. A token that is nobody's gets the same, so that nothing is learnt."""
+
+    __slots__ = ("ok", "overflow", "unknown_token")
+
+    def __init__(self, ok: Answer, overflow: Answer, unknown_token: Answer) -> None:
+        self.ok = ok
+        self.overflow = overflow
+        self.unknown_token = unknown_token
+
+
+def _wording(body: bytes, content_type: bytes) -> Wording:
+    ok, overflow, unknown_token = (
+        Answer(kind.name, 200, body, content_type=content_type) for kind in (OK, OVERFLOW, UNKNOWN_TOKEN)
+    )
+    return Wording(ok, overflow, unknown_token)
+
+
+JSON: Final = Wording(OK, OVERFLOW, UNKNOWN_TOKEN)
+EMPTY: Final = _wording(b"", b"text/plain; charset=utf-8")
+TWIML: Final = _wording(b"<Response/>", b"text/xml; charset=utf-8")
+"""Twilio takes any text in the answer for a message to the person: this is none."""
+
 HANDSHAKE: Final = Answer("handshake", 200, b"")
 """Stands for every echo in metrics."""
 
@@ -65,6 +89,7 @@ FIXED: Final = (
     UNAVAILABLE,
     BUSY,
     RATE_LIMITED,
+    *(answer for wording in (EMPTY, TWIML) for answer in (wording.ok, wording.overflow, wording.unknown_token)),
 )
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"

@@ -29,6 +29,14 @@ _OVERHEAD: Final = 1024
 access = structlog.get_logger("room_ingest.access")
 
 
+_WORDINGS: Final = {"slack": answers.EMPTY, "telegram": answers.EMPTY, "whatsapp": answers.TWIML}
+
+
+def wording_of(route: Route) -> answers.Wording:
+    """What the sender expects to read when its request was taken."""
+    return _WORDINGS.get(route.channel, answers.JSON)
+
+
 class Refuge(Protocol):
     """Where records go that Kafka does not acknowledge in time."""
 
@@ -39,7 +47,7 @@ class Refuge(Protocol):
 class Sender:
     """What is remembered of one right-tagged token: its record key, and how much of it is in hand."""
 
-    __slots__ = ("bucket", "channel", "handshakes", "in_flight", "key", "route", "sink", "spread", "token")
+    __slots__ = ("bucket", "channel", "handshakes", "in_flight", "key", "route", "sink", "spread", "token", "wording")
 
     def __init__(self, route: Route, sink: RecordSink) -> None:
         digest = token_digest(route.token)
@@ -47,7 +55,8 @@ class Sender:
         self.key = digest.hex().encode("ascii") if route.name == "channels" else record_key(digest)
         self.spread = murmur2(self.key) & 0x7FFF_FFFF
         self.route = route.name
-        self.handshakes = route.name == "webhooks"
+        self.handshakes = route.name == "webhooks" or route.channel == "slack"
+        self.wording = wording_of(route)
         self.channel = route.channel.encode("ascii")
         self.sink = sink
         self.in_flight = 0
@@ -71,12 +80,12 @@ class _Submission(Parcel):
 
     def done(self, written: bool) -> None:
         if written:
-            self._settle(answers.OK)
+            self._settle(self._sender.wording.ok)
         elif not self._intake.shelter(self._sender.sink.topic, self, self._stored):
             self._settle(answers.UNAVAILABLE)
 
     def _stored(self, stored: bool) -> None:
-        self._settle(answers.OVERFLOW if stored else answers.UNAVAILABLE)
+        self._settle(self._sender.wording.overflow if stored else answers.UNAVAILABLE)
 
     def _settle(self, answer: Answer) -> None:
         self._intake.settled(self._sender, self.size)
@@ -124,7 +133,7 @@ class Intake:
             if sender is not None:
                 self._post(exchange, sender, route.query)
             else:
-                exchange.answer(answers.TOO_LARGE if exchange.too_large else answers.UNKNOWN_TOKEN)
+                exchange.answer(answers.TOO_LARGE if exchange.too_large else wording_of(route).unknown_token)
         elif exchange.method == b"GET" and route.name == "webhooks":
             exchange.answer(self._get(route))
         else:

@@ -145,9 +145,12 @@ class IngestMetrics(Collector):
         answers = CounterMetricFamily(_stem(ANSWERS), ANSWERS.help, labels=ANSWERS.labels)
         for name, route in self.routes.items():
             codes: dict[int, int] = {}
+            kinds: dict[str, int] = {}
             for answer, count in route.answers.items():
-                answers.add_metric([name, answer.name], count)
+                kinds[answer.name] = kinds.get(answer.name, 0) + count
                 codes[answer.status] = codes.get(answer.status, 0) + count
+            for kind, count in kinds.items():
+                answers.add_metric([name, kind], count)
             for status, count in codes.items():
                 requests.add_metric([name, str(status)], count)
         yield requests

@@ -22,6 +22,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from room_common.contracts.channel_config import CHANNEL_SECRETS, MAX_ALLOWED, REPLYING, ChannelType
 from room_common.contracts.source_config import (
     DEDUP_SECONDS_LIMIT,
     MAX_SECRETS,
@@ -29,9 +30,7 @@ from room_common.contracts.source_config import (
     Verify,
     verification_problem,
 )
-
-ChannelType = Literal["local"]
-"""Channels a room may talk on."""
+from room_common.domain.contacts import target_problem
 
 
 def _without_controls(text: str) -> str:
@@ -46,6 +45,7 @@ def _without_nul(text: str) -> str:
     return text
 
 
+Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1), AfterValidator(_without_controls)]
 Name = Annotated[
     str, StringConstraints(strip_whitespace=True, min_length=1, max_length=120), AfterValidator(_without_controls)
 ]
@@ -112,8 +112,37 @@ class ChannelDocument(Document):
     """Whom the agent talks to."""
 
     type: ChannelType
-    target: Name
+    target: Annotated[Line, StringConstraints(max_length=2000)] = Field(
+        description="Whom messages go to: a name, a Slack or Telegram id, a phone number, a URL."
+    )
     delivery: Literal["at_least_once", "at_most_once"] = "at_least_once"
+    sender: str | None = Field(None, max_length=40, description="whatsapp: the number that messages come from.")
+    allow: tuple[Annotated[Line, StringConstraints(max_length=200)], ...] = Field(
+        (), max_length=MAX_ALLOWED, description="Senders whose replies are taken; none: everybody in the conversation."
+    )
+    secrets: dict[str, SecretReference] = Field(
+        default_factory=dict, description="The credentials of the channel, by name."
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        problem = target_problem(self.type, self.target) or self._problem()
+        if problem is not None:
+            raise ValueError(problem)
+        return self
+
+    def _problem(self) -> str | None:
+        needed = CHANNEL_SECRETS[self.type]
+        if set(self.secrets) != set(needed):
+            wanted = ", ".join(needed) if needed else "none"
+            return f"a channel of type {self.type} needs these secrets and no others: {wanted}"
+        if (self.sender is not None) != (self.type == "whatsapp"):
+            return "sender, the number that messages come from, is for whatsapp, and needed there"
+        if self.sender is not None and target_problem("whatsapp", self.sender) is not None:
+            return "sender is a phone number with its country, for example +14155238886"
+        if self.allow and self.type not in REPLYING:
+            return f"nobody can reply on a channel of type {self.type}: leave allow out"
+        return None
 
 
 class RoomDocument(Document):

@@ -35,7 +35,7 @@ async def read_instance(conn: Connection, slug: str) -> dict[str, Any] | None:
     cursor = await conn.execute(
         """
         select i.id, i.name, i.timezone, i.status, r.enabled, r.prompt as mandate,
-               r.outbound_channel, r.outbound_target, c.id as channel_id, c.delivery
+               r.outbound_channel, r.outbound_target, c.id as channel_id, c.delivery, c.config as channel_config
         from instances i
         join instance_room r on r.instance_id = i.id
         left join instance_channels c on c.instance_id = i.id and c.channel_type = r.outbound_channel and c.enabled
@@ -119,6 +119,13 @@ async def upsert_channel(conn: Connection, channel_id: UUID, instance_id: UUID, 
     assert row is not None
     found: UUID = row["id"]
     return found
+
+
+async def set_channel_config(conn: Connection, channel_id: UUID, config: bytes | None) -> None:
+    """Replace a channel's config, which is encrypted."""
+    await conn.execute(
+        "update instance_channels set config = %s, updated_at = now() where id = %s", (config, channel_id)
+    )
 
 
 async def disable_channel(conn: Connection, instance_id: UUID, kind: str) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from uuid import UUID
 
+from room_common.contracts.channel_config import CHANNEL_SECRETS, ChannelConfig
 from room_common.contracts.room_document import DefinitionDocument, RoomDocument, SourceDocument
 from room_common.contracts.source_config import Verify
 
@@ -64,11 +65,12 @@ class CurrentSource:
 
 @dataclass(frozen=True, slots=True)
 class CurrentChannel:
-    """The channel a room talks on, as it is stored."""
+    """The channel a room talks on, as it is stored. ``config`` is None when it can't be decrypted."""
 
     type: str
     target: str
     delivery: str
+    config: ChannelConfig | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +87,17 @@ class CurrentRoom:
 
 
 def difference(
-    document: RoomDocument, secrets: Mapping[str, Sequence[str]], current: CurrentRoom | None
+    document: RoomDocument,
+    secrets: Mapping[str, Sequence[str]],
+    current: CurrentRoom | None,
+    channel_config: ChannelConfig | None = None,
 ) -> tuple[Change, ...]:
-    """Every thing of the document and of the stored room, with what happens to it. ``secrets`` is by source name."""
+    """Every thing of the document and of the stored room, with what happens to it. ``secrets`` is by source name;
+    ``channel_config`` is what the document makes of its channel, with its secrets.
+    """
     return (
         _compared("room", document.slug, current, document, ("name", "mandate", "timezone", "enabled")),
-        *_channel(document, current),
+        *_channel(document, current, channel_config),
         *_sources(document, secrets, current.sources if current is not None else {}),
     )
 
@@ -105,16 +112,36 @@ def changed(changes: Sequence[Change]) -> bool:
     return any(change.action != "unchanged" for change in changes)
 
 
-def _channel(document: RoomDocument, current: CurrentRoom | None) -> Iterator[Change]:
+def _channel(document: RoomDocument, current: CurrentRoom | None, config: ChannelConfig | None) -> Iterator[Change]:
     before = current.channel if current is not None else None
     if document.channel is not None:
         # A channel of another type is another channel: its URL is new.
         same = before if before is not None and before.type == document.channel.type else None
-        yield _compared("channel", document.channel.type, same, document.channel, ("target", "delivery"))
+        compared = _compared("channel", document.channel.type, same, document.channel, ("target", "delivery"))
+        notes = () if same is None else _credentials(same.config, config)
+        action: Action = "update" if notes else compared.action
+        yield Change("channel", compared.name, action, (*compared.fields, *notes))
         if before is not None and same is None:
             yield Change("channel", before.type, "delete")
     elif before is not None:
         yield Change("channel", before.type, "delete")
+
+
+def _credentials(before: ChannelConfig | None, after: ChannelConfig | None) -> tuple[FieldChange, ...]:
+    """What differs in a channel's config. Secrets are compared by value and never shown."""
+    if after is None or before == after:
+        return ()
+    if before is None or before.type != after.type:
+        return (FieldChange("secrets", "unreadable", "new"),)
+    names = CHANNEL_SECRETS[after.type]
+    open_fields = tuple(
+        FieldChange(name, old, new)
+        for name in ("sender", "allow")
+        if (old := getattr(before, name, None)) != (new := getattr(after, name, None))
+    )
+    if all(getattr(before, name) == getattr(after, name) for name in names):
+        return open_fields
+    return (*open_fields, FieldChange("secrets", _count(names), f"{_count(names)} (changed)"))
 
 
 def _sources(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from room_admin.access import Operator
-from room_admin.apply import Applied, Applier
+from room_admin.apply import Applied, Applier, channel_config_of
 from room_admin.domain.difference import changed
 from room_admin.problems import FieldError, Problem, pointer
+from room_common.contracts.channel_config import CHANNEL_SECRETS, ChannelConfig
 from room_common.contracts.room_document import RoomDocument
 from room_common.contracts.source_config import MAX_SECRETS, unusable_secrets
 from room_common.errors import Refused
@@ -28,6 +29,9 @@ class ApplyRequest(BaseModel):
     room: RoomDocument
     secrets: dict[str, Annotated[list[SecretValue], Field(max_length=MAX_SECRETS)]] = Field(
         default_factory=dict, description="The values of each source's secrets, by the source's name."
+    )
+    channel_secrets: dict[str, SecretValue] = Field(
+        default_factory=dict, description="The values of the channel's secrets, by their names."
     )
     dry_run: bool = Field(False, description="Only say what would change.")
 
@@ -70,9 +74,12 @@ class ApplyAnswer(BaseModel):
 async def apply(request: Request, body: ApplyRequest, caller: Operator) -> ApplyAnswer:
     """Make an instance match the document. Idempotent: a second time changes nothing."""
     _check_secrets(body)
+    channel_config = _channel_config(body)
     applier: Applier = request.app.state.applier
     try:
-        applied = await applier.apply(body.room, body.secrets, caller, dry_run=body.dry_run)
+        applied = await applier.apply(
+            body.room, body.secrets, caller, dry_run=body.dry_run, channel_config=channel_config
+        )
     except Refused as error:
         raise Problem(422, str(error), (FieldError(pointer="/room/timezone", detail=str(error)),)) from None
     return _answer(applied, dry_run=body.dry_run)
@@ -100,6 +107,27 @@ def _check_secrets(body: ApplyRequest) -> None:
     ]
     if errors:
         raise Problem(422, "the secrets do not fit the document", tuple(errors))
+
+
+def _channel_config(body: ApplyRequest) -> ChannelConfig | None:
+    wanted = CHANNEL_SECRETS[body.room.channel.type] if body.room.channel is not None else ()
+    errors = [
+        FieldError(pointer=pointer(("body", "channel_secrets", name)), detail=detail)
+        for names, detail in (
+            (body.channel_secrets.keys() - set(wanted), "the channel has no secret of this name"),
+            (set(wanted) - body.channel_secrets.keys(), "the channel needs this secret"),
+        )
+        for name in sorted(names)
+    ]
+    if not errors:
+        try:
+            return channel_config_of(body.room, body.channel_secrets)
+        except ValidationError as error:
+            errors = [
+                FieldError(pointer=pointer(("body", "channel_secrets", item["loc"][-1])), detail=item["msg"])
+                for item in error.errors(include_url=False, include_input=False, include_context=False)
+            ]
+    raise Problem(422, "the secrets do not fit the channel", tuple(errors))
 
 
 def _answer(applied: Applied, *, dry_run: bool) -> ApplyAnswer:

@@ -26,7 +26,7 @@ from room_admin.routes.parameters import (
 )
 from room_common.domain.decoding import Undecodable, decode_payload
 from room_common.domain.deliveries import Outcome
-from room_common.postgres import listings
+from room_common.postgres import access, listings, sending
 
 router = APIRouter(tags=["work"])
 
@@ -160,6 +160,18 @@ async def list_messages(
     filters: dict[str, object] = {"room": room, "status": status, "since": since}
     async with database.transaction() as conn:
         return await read_page(conn, caller, "messages", filters, cursor=cursor, limit=limit)
+
+
+@router.post("/messages/{message_id}/resend")
+async def resend_message(database: DatabaseOf, caller: Operator, message_id: UUID) -> dict[str, Any]:
+    """Queue a failed or unknown message again, behind what its target has waiting. Audited."""
+    async with database.transaction() as conn:
+        message = await read_one(conn, caller, "messages", message_id)
+        instance_id = await sending.resend(conn, message_id)
+        if instance_id is None:
+            raise Problem(409, f"only a failed or unknown message is sent again; this one is {message['status']}")
+        await access.audit(conn, caller.name, "resend_message", instance_id=instance_id, subject=str(message_id))
+        return await read_one(conn, caller, "messages", message_id)
 
 
 @router.get("/activity")

@@ -9,7 +9,7 @@ RouteName = Literal["webhooks", "channels", "other"]
 _WEBHOOKS: Final = b"/webhooks/"
 _CHANNELS: Final = b"/channels/"
 
-CHANNELS: Final = frozenset({"local"})
+CHANNELS: Final = frozenset({"local", "slack", "telegram", "whatsapp"})
 """Channels whose replies are taken. Any other one does not exist."""
 
 
