@@ -15,10 +15,11 @@ from room_runner.domain.selection import choose, fitting
 class Head:
     id: UUID
     attempts: int
+    verified: bool
 
 
 def heads(*attempts: int) -> list[Head]:
-    return [Head(UUID(int=number), tried) for number, tried in enumerate(attempts)]
+    return [Head(UUID(int=number), tried, True) for number, tried in enumerate(attempts)]
 
 
 def test_an_event_that_failed_twice_is_taken_alone() -> None:
@@ -34,6 +35,13 @@ def test_it_waits_for_older_ones_which_do_not_take_it_along() -> None:
 def test_people_do_not_wait_for_it() -> None:
     waiting = heads(4, 0)
     assert choose(waiting, replies=True, limit=20) == [waiting[1]]
+
+
+def test_by_trust_the_oldest_decides_the_label() -> None:
+    labels = [False, True, False]
+    waiting = [Head(UUID(int=number), 0, label) for number, label in enumerate(labels)]
+    assert choose(waiting, replies=False, limit=20, by_trust=True) == [waiting[0], waiting[2]]
+    assert choose(waiting, replies=False, limit=20) == waiting
 
 
 @given(st.lists(st.integers(0, 5), max_size=60), st.booleans(), st.integers(1, 30))

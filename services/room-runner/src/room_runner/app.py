@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from room_common.contracts import topics
+from room_common.crypto import Keyring
 from room_common.kafka.batches import Batches
 from room_common.kafka.producer import Producer
 from room_common.llm.openai_adapter import OpenAiLlm
@@ -13,10 +14,12 @@ from room_common.postgres.migrate import SchemaGate
 from room_common.service.parts import Context, Part
 from room_common.service.state import StateReporter
 from room_runner.desk import Desk
+from room_runner.instance_tools import InstanceTools
 from room_runner.intake import TickIntake
 from room_runner.keeper import LeaseKeeper
 from room_runner.metrics import CycleMetrics, SlotMetrics
 from room_runner.provider import Provider
+from room_runner.python_tools import load
 from room_runner.relay import Relay
 from room_runner.settings import RunnerSettings
 from room_runner.slots import Slots
@@ -39,7 +42,21 @@ def compose(context: Context[RunnerSettings]) -> Sequence[Part]:
     )
     llm = OpenAiLlm(settings.llm, registry, concurrency=max(settings.llm.concurrency, runner.slots + 1))
     provider = Provider(llm, probe_seconds=runner.probe_seconds, changed=lambda closed: slots.circuit_changed(closed))
-    desk = Desk(database, provider, runner, CycleMetrics.build(registry), relay.nudge, draining=context.stopping)
+    desk = Desk(
+        database,
+        provider,
+        runner,
+        CycleMetrics.build(registry),
+        relay.nudge,
+        outside=InstanceTools(
+            database,
+            Keyring.parse(settings.encryption.keys.get_secret_value()),
+            settings.egress,
+            load(seconds=settings.tools.call_seconds, threads=settings.tools.threads),
+            call_seconds=settings.tools.call_seconds,
+        ),
+        draining=context.stopping,
+    )
     slots = Slots(desk, keeper, SlotMetrics.build(registry), owner=context.instance)
     sweeper = Sweeper(
         database,

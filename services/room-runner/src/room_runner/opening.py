@@ -13,7 +13,7 @@ from room_common.domain.decoding import Undecodable, decode_payload
 from room_common.domain.jsonview import Json
 from room_common.domain.projection import project
 from room_common.llm.port import Message
-from room_common.postgres import activity, cycles, events, inbox, leases, resuming, usage
+from room_common.postgres import activity, cycles, events, inbox, leases, resuming, tools, usage
 from room_common.postgres.cycles import Brief
 from room_common.postgres.events import PendingEvent
 from room_common.postgres.inbox import Reply
@@ -83,7 +83,8 @@ async def open_cycle(leased: Leased, cycle_id: UUID, nonce: str, settings: Cycle
     """
     replies = await inbox.unread(leased, settings.max_replies)
     heads = await events.offerable(leased, _HEADS)
-    chosen = choose(heads, replies=bool(replies), limit=settings.max_events)
+    by_trust = await tools.has_guarded(leased.conn, leased.instance_id)
+    chosen = choose(heads, replies=bool(replies), limit=settings.max_events, by_trust=by_trust)
     if not chosen and not replies:
         await leases.release(leased)
         return None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
+from room_common.egress.settings import EgressSettings
 from room_common.kafka.settings import KafkaSettings
 from room_common.llm.settings import LlmSettings
 from room_common.postgres.leases import Backoff
 from room_common.postgres.settings import DatabaseSettings
-from room_common.settings import Section, ServiceSettings
+from room_common.settings import EncryptionSettings, Section, ServiceSettings
 
 
 class CycleSettings(Section):
@@ -78,10 +79,20 @@ class CycleSettings(Section):
         return Backoff(self.backoff_seconds, self.backoff_max_seconds, self.max_fails)
 
 
+class ToolSettings(Section):
+    """How outside tools are called."""
+
+    call_seconds: float = Field(60.0, gt=0, le=600, description="Longest call of an outside tool.")
+    threads: int = Field(16, ge=1, le=256, description="Calls of blocking Python tools at once in one process.")
+
+
 class RunnerSettings(ServiceSettings):
     """Everything room-runner reads from the environment."""
 
     kafka: KafkaSettings
     database: DatabaseSettings
     llm: LlmSettings = Field(default_factory=LlmSettings)
+    encryption: EncryptionSettings
+    egress: EgressSettings = Field(default_factory=EgressSettings)
     runner: CycleSettings = Field(default_factory=CycleSettings)
+    tools: ToolSettings = Field(default_factory=ToolSettings)

@@ -23,6 +23,7 @@ from room_common.contracts.topics import OUTBOUND, TICKS, TOPICS
 from room_common.identity import new_id
 from room_common.kafka.admin import create_topics
 from room_common.kafka.settings import KafkaSettings
+from room_testing.matching import ENCRYPTION_KEYS
 
 QUICK: Final[Mapping[str, str]] = {
     "ROOM_RUNNER__CLAIM_SECONDS": "0.2",
@@ -171,6 +172,7 @@ class Running:
             "ROOM_KAFKA__SESSION_TIMEOUT_MS": "6000",
             "ROOM_KAFKA__HEARTBEAT_INTERVAL_MS": "1000",
             "ROOM_DATABASE__DSN": self.dsn,
+            "ROOM_ENCRYPTION__KEYS": ENCRYPTION_KEYS,
             "ROOM_LLM__BASE_URL": llm_url,
             "ROOM_LLM__MAX_RETRIES": "0",
             **QUICK,

@@ -18,6 +18,7 @@ class Head:
 
     id: UUID
     attempts: int
+    verified: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ async def offerable(leased: Leased, limit: int) -> list[Head]:
     """The room's offerable events, oldest first: pending, due, and of a definition that does not cool down."""
     cursor = await leased.conn.execute(
         """
-        select b.id, b.attempts
+        select b.id, b.attempts, b.verified
         from event_backlog b join event_definitions d on d.id = b.event_definition_id
         where b.instance_id = %s and b.status = 'pending' and b.next_attempt_at <= now()
           and (d.cooling_until is null or d.cooling_until <= now())
@@ -64,7 +65,7 @@ async def offerable(leased: Leased, limit: int) -> list[Head]:
         """,
         (leased.instance_id, limit),
     )
-    return [Head(row["id"], row["attempts"]) for row in await cursor.fetchall()]
+    return [Head(**row) for row in await cursor.fetchall()]
 
 
 async def load(leased: Leased, ids: Sequence[UUID]) -> list[PendingEvent]:

@@ -31,7 +31,10 @@ _QUIET = {
     "faststream": logging.WARNING,
     "httpcore": logging.WARNING,
     "httpx": logging.WARNING,
+    "httpx2": logging.WARNING,
     "kafka": logging.WARNING,
+    # It logs what servers sent; what matters is told by whoever uses it.
+    "mcp": logging.CRITICAL,
     "openai": logging.WARNING,
     "psycopg.pool": logging.WARNING,
     "uvicorn": logging.WARNING,

@@ -21,19 +21,29 @@ class Candidate(Protocol):
     def attempts(self) -> int:
         """Attempts that failed."""
 
+    @property
+    def verified(self) -> bool:
+        """The trust label."""
+
 
 C = TypeVar("C", bound=Candidate)
 
 
-def choose(heads: Sequence[C], *, replies: bool, limit: int) -> list[C]:
+def choose(heads: Sequence[C], *, replies: bool, limit: int, by_trust: bool = False) -> list[C]:
     """The events to take of ``heads`` (offerable, oldest first).
+
+    ``by_trust``: verified and other events are not mixed, so that one anybody could have sent takes no tool away from
+    the others.
 
     An event that failed before is taken alone once it is the oldest, and never together with people's messages
     (``replies``): those do not wait for it either.
     """
     if heads and heads[0].attempts >= LONELY_ATTEMPTS and not replies:
         return [heads[0]]
-    return [head for head in heads if head.attempts < LONELY_ATTEMPTS][:limit]
+    young = [head for head in heads if head.attempts < LONELY_ATTEMPTS]
+    if by_trust:
+        young = [head for head in young if head.verified == young[0].verified]
+    return young[:limit]
 
 
 def fitting(sizes: Sequence[int], budget: int) -> int:

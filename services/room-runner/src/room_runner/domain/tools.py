@@ -77,10 +77,10 @@ def parse(call: ToolCall, known: Sequence[str] = tuple(TOOLS)) -> Call:
     model = TOOLS.get(call.name)
     if model is None:
         raise BadCall(f"There is no such tool. The tools are: {', '.join(known)}.")
-    return _storable(arguments(model, call.arguments))
+    return _storable(parsed(model, call.arguments))
 
 
-def arguments(model: type[ModelT], text: str) -> ModelT:
+def parsed(model: type[ModelT], text: str) -> ModelT:
     """A model's text as ``model``. Raises :class:`BadCall`."""
     try:
         return model.model_validate_json(text or "{}")

@@ -83,6 +83,28 @@ create table channel_opt_outs (
     primary key (channel_id, contact)
 );
 
+-- Tools of an instance beside the built-in ones: servers that speak MCP, and functions of installed Python packages.
+create table instance_tools (
+    id            uuid primary key,
+    instance_id   uuid not null references instances (id),
+    name          text not null check (name <> ''),
+    kind          text not null check (kind in ('mcp', 'python')),
+    enabled       boolean not null default true,
+    -- encrypted JSON of a server: URL, header and credential
+    config        bytea,
+    -- names of a server's tools that may be called at all, and of those that need verified events
+    allowed       text[] not null default '{}',
+    verified_only text[] not null default '{}',
+    -- SHA-256 of each tool as it was confirmed, and as it was last seen with what it says of itself
+    pins          jsonb not null default '{}',
+    seen          jsonb not null default '{}',
+    checked_at    timestamptz,
+    error         text,
+    created_at    timestamptz not null default now(),
+    updated_at    timestamptz not null default now(),
+    unique (instance_id, name)
+);
+
 create table source_tokens (
     token_sha256    bytea primary key check (octet_length(token_sha256) = 32),
     source_id       uuid references event_sources (id),
@@ -213,6 +235,7 @@ create index event_backlog_due on event_backlog (next_attempt_at, instance_id) w
 create index event_backlog_processing on event_backlog (cycle_id) where status = 'processing';
 create index event_backlog_list on event_backlog (instance_id, matched_at desc, id desc);
 create index event_backlog_all on event_backlog (matched_at desc, id desc);
+create index event_backlog_failed on event_backlog (instance_id) where status = 'failed';
 create index event_backlog_completed on event_backlog (completed_at) where status = 'completed';
 create index event_backlog_source on event_backlog (source_id);
 create index event_backlog_definition on event_backlog (event_definition_id);
@@ -343,7 +366,7 @@ $$;
 create function room_merge_counts(a jsonb, b jsonb) returns jsonb language sql immutable parallel safe as $$
     select coalesce(jsonb_object_agg(key, total), '{}')
     from (
-        select key, sum((value #>> '{}')::numeric) as total
+        select key, sum(value::bigint) as total
         from (select * from jsonb_each(a) union all select * from jsonb_each(b)) c
         where jsonb_typeof(value) = 'number'
         group by key) t
@@ -354,7 +377,7 @@ create function room_merge_digest(a jsonb, b jsonb) returns jsonb language sql i
     select coalesce(jsonb_agg(entry order by position), '[]')
     from (
         select entry, row_number() over (order by room_severity_rank(entry ->> 'severity'),
-            entry ->> 'occurred_at' collate "C", entry ->> 'id' collate "C") as position
+            entry ->> 'at' collate "C", entry ->> 'id' collate "C") as position
         from jsonb_array_elements(a || b) e (entry)) t
     where position <= 50
 $$;
@@ -364,9 +387,9 @@ create function room_aged_content(counts jsonb, digest jsonb) returns text langu
     select concat_ws(E'\n',
         (select string_agg(key || ' ' || value, ', ' order by key collate "C") from jsonb_each_text(counts)),
         (select string_agg(
-            concat_ws(' ', entry ->> 'severity', left(entry ->> 'occurred_at', 16) || 'Z', entry ->> 'content'),
-            E'\n' order by position)
-         from jsonb_array_elements(digest) with ordinality d (entry, position) where position <= 5))
+            concat_ws(' ', digest -> n ->> 'severity', left(digest -> n ->> 'at', 16) || 'Z', digest -> n ->> 'text'),
+            E'\n' order by n)
+         from generate_series(0, 4) n where digest -> n is not null))
 $$;
 
 create table token_usage (
@@ -386,6 +409,16 @@ create table api_tokens (
     created_at timestamptz not null default now(),
     revoked_at timestamptz
 );
+
+-- Browsers that are signed in to the panel. They hold a random id, the table its SHA-256.
+create table panel_sessions (
+    id_sha256    bytea primary key check (octet_length(id_sha256) = 32),
+    -- the API token that was shown at sign-in; a session ends with it
+    token_sha256 bytea not null,
+    created_at   timestamptz not null default now(),
+    expires_at   timestamptz not null
+);
+create index panel_sessions_expiry on panel_sessions (expires_at);
 
 create table audit_log (
     id          uuid primary key,
@@ -429,68 +462,6 @@ create table service_state (
     seen_at     timestamptz not null default now(),
     primary key (service, process)
 );
-
--- Records that Kafka did not acknowledge in time, until an ingest process has brought them there.
-create table ingest_overflow (
-    id        uuid primary key,
-    topic     text not null,
-    key       bytea not null,
-    value     bytea not null,
-    -- Kafka's own bytes of the record's headers
-    headers   bytea not null,
-    size      integer not null,
-    stored_at timestamptz not null default now()
-);
-
--- How much is in ingest_overflow, kept by triggers: counting it would cost more the more there is.
-create table ingest_overflow_total (
-    id    smallint primary key check (id = 1),
-    rows  bigint not null,
-    bytes bigint not null
-) with (fillfactor = 20);
-insert into ingest_overflow_total values (1, 0, 0);
-
-create function room_overflow_added() returns trigger language plpgsql security definer as $$
-begin
-    update ingest_overflow_total total set rows = total.rows + changed.rows, bytes = total.bytes + changed.bytes
-    from (select count(*) as rows, coalesce(sum(size), 0) as bytes from changed_rows) changed;
-    return null;
-end $$;
-create function room_overflow_removed() returns trigger language plpgsql security definer as $$
-begin
-    update ingest_overflow_total total set rows = total.rows - changed.rows, bytes = total.bytes - changed.bytes
-    from (select count(*) as rows, coalesce(sum(size), 0) as bytes from changed_rows) changed;
-    return null;
-end $$;
-create trigger ingest_overflow_added after insert on ingest_overflow
-    referencing new table as changed_rows for each statement execute function room_overflow_added();
-create trigger ingest_overflow_removed after delete on ingest_overflow
-    referencing old table as changed_rows for each statement execute function room_overflow_removed();
-
-create function room_overflow_total() returns table (rows bigint, bytes bigint) language sql stable security definer
-    as $$ select total.rows, total.bytes from ingest_overflow_total total $$;
-
--- The role of ingest (its login is made a member) may do nothing but this. Row locks need the right to update a column.
-do $$
-begin
-    if not exists (select from pg_roles where rolname = 'room_ingest_overflow') then
-        create role room_ingest_overflow nologin;
-    end if;
-exception
-    when duplicate_object or unique_violation then null;
-    when insufficient_privilege then
-        raise exception 'the role room_ingest_overflow is missing and may not be made by %', current_user
-            using hint = 'as a superuser: create role room_ingest_overflow nologin';
-end $$;
-do $$
-begin
-    execute format('grant usage on schema %I to room_ingest_overflow', current_schema());
-    -- Whoever creates the functions may have a search path that another role's objects come first in: pin it.
-    execute format('alter function room_overflow_added() set search_path = %I, pg_temp', current_schema());
-    execute format('alter function room_overflow_removed() set search_path = %I, pg_temp', current_schema());
-    execute format('alter function room_overflow_total() set search_path = %I, pg_temp', current_schema());
-end $$;
-grant select, insert, delete, update (id) on ingest_overflow to room_ingest_overflow;
 
 -- Records that Kafka did not acknowledge in time, until an ingest process has brought them there.
 create table ingest_overflow (
