@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Sequence
 
 from room_common.contracts.topics import REPLIES_RAW, WEBHOOKS_RAW
@@ -17,6 +18,18 @@ from room_ingest.overflow import Overflow
 from room_ingest.rounds import Rounds
 from room_ingest.server import Server
 from room_ingest.settings import IngestSettings
+
+
+class Collector(Part):
+    """Sets Python's garbage collector once all else has started: what is there then lives as long as the process and
+    is never looked at again, and requests, which leave no cycles behind, do not make it run every few of them."""
+
+    name = "garbage-collector"
+
+    async def start(self) -> None:
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(20_000, 20, 50)
 
 
 def compose(context: Context[IngestSettings]) -> Sequence[Part]:
@@ -43,7 +56,7 @@ def compose(context: Context[IngestSettings]) -> Sequence[Part]:
         asyncio.get_running_loop(),
         overflow[0] if overflow else None,
     )
-    return [rounds, *overflow, Server(settings, intake, metrics)]
+    return [rounds, *overflow, Server(settings, intake, metrics), Collector()]
 
 
 def _overflow(

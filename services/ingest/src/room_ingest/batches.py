@@ -53,12 +53,14 @@ class Partition:
 class Node:
     """One broker. Its task lives while there is something to send."""
 
-    __slots__ = ("id", "ready", "task")
+    __slots__ = ("id", "ready", "task", "trying_until")
 
     def __init__(self, node_id: int) -> None:
         self.id = node_id
         self.ready: list[Partition] = []
         self.task: asyncio.Task[None] | None = None
+        self.trying_until = 0.0
+        """Until when a record tries whether one of its partitions takes records again."""
 
 
 def build(partition: Partition, identity: tuple[int, int], now_ms: int) -> None:

@@ -10,7 +10,6 @@ import structlog
 from aiokafka.partitioner import murmur2
 
 from room_common.errors import DependencyUnavailable
-from room_common.faults import crash_point
 from room_common.postgres.overflow import OverflowRecord
 from room_common.postgres.overflow_connection import OverflowConnection
 from room_common.service.parts import Loop
@@ -135,7 +134,6 @@ class Drain(Loop):
             parcels = await self._submit(claim.records)
             pairs = zip(claim.records, parcels, strict=True)
             claim.done += [record.id for record, parcel in pairs if parcel.written]
-            crash_point("ingest.overflow.acknowledged")
         self._metrics.overflowed["drained"] += len(claim.done)
         if claim.records:
             self._metrics.overflow = await self._connection.total()

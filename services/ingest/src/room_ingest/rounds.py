@@ -56,15 +56,15 @@ class Lane:
         self.problem: str | None = f"topic {topic} is not known yet"
 
     def submit(self, parcel: Parcel) -> None:
-        """See ``RecordSink``. Refuses at once before the topic is known, and what would only queue up behind a record
-        that tries whether a partition which let one become late takes any again."""
+        """See ``RecordSink``. Refuses at once before the topic is known, and where records have another place to go,
+        what would most likely become late (:meth:`Rounds.expects_little`)."""
         rounds = self._rounds
         partitions = self.partitions
         if not partitions or rounds.dead is not None:
             parcel.done(False)
             return
         partition = partitions[parcel.spread % len(partitions)]
-        if partition.stalled and (partition.pending or partition.batch is not None):
+        if rounds.doubtful and rounds.expects_little(partition):
             parcel.done(False)
             return
         parcel.born = rounds.now()
@@ -94,8 +94,11 @@ class Rounds(Part):
         request_seconds: float,
         alone: bool = True,
     ) -> None:
-        """``alone``: records have no other place to go, so that without Kafka the service is not ready."""
+        """``alone``: records have no other place to go. Then each gets its whole time, and without Kafka the service is
+        not ready."""
         self._alone = alone
+        self.doubtful = False
+        """Whether :meth:`expects_little` is worth asking."""
         self._cluster = cluster
         self._idempotent = idempotence
         self._metrics = metrics
@@ -153,6 +156,19 @@ class Rounds(Part):
 
     # -- rounds -------------------------------------------------------------------------------------------------------
 
+    def expects_little(self, partition: Partition) -> bool:
+        """Whether to refuse a record at once: no broker answers, or one became late in this partition, none was written
+        since, and another one is trying right now, one for each broker at a time."""
+        if self._problem is not None:
+            return True
+        node = partition.node
+        if not partition.stalled:
+            return False
+        if node is None or partition.pending or partition.batch is not None or node.trying_until > self.now():
+            return True
+        node.trying_until = self.now() + self._limit
+        return False
+
     def put(self, partition: Partition) -> None:
         """Give a partition with records to its broker's next round, or to recovery where it has no broker."""
         node = partition.node
@@ -172,7 +188,7 @@ class Rounds(Part):
             sent = await self._send(node, parcels) if parcels else None
             for batch in finished:  # the broker works on the next request while senders get their answers
                 self._tell(batch, True)
-            finished = await self._collect(parcels, *sent) if sent is not None else []
+            finished = await self._collect(node, parcels, *sent) if sent is not None else []
         node.task = None
 
     def _pack(self, node: Node) -> list[Partition]:
@@ -215,7 +231,9 @@ class Rounds(Part):
             self._unanswered(parcels, error)
             return None
 
-    async def _collect(self, parcels: list[Partition], link: Link, waiting: Awaitable[list[Result]]) -> list[Batch]:
+    async def _collect(
+        self, node: Node, parcels: list[Partition], link: Link, waiting: Awaitable[list[Result]]
+    ) -> list[Batch]:
         """Wait for the answer. Returns the batches that are written; the others are sent again, or refused."""
         try:
             results = await waiting
@@ -233,7 +251,9 @@ class Rounds(Part):
             if code in (0, _DUPLICATE):
                 finished.append(partition.batch)
                 partition.batch = None
-                partition.stalled = False
+                if partition.stalled:
+                    partition.stalled = False
+                    node.trying_until = 0.0
                 self._next(partition)
             else:
                 self._failed(partition, partition.batch, code)
@@ -333,7 +353,7 @@ class Rounds(Part):
         if batch is not None:
             count = older(batch.items, batch.told, late)
             if count:
-                partition.stalled = True
+                self._stall(partition)
                 self._tell_late(batch.items[batch.told : batch.told + count])
                 batch.told += count
             if batch.told == len(batch.items) and partition.place == TROUBLE:
@@ -341,9 +361,13 @@ class Rounds(Part):
                 self._renew()
         count = older(partition.pending, 0, late)
         if count:
-            partition.stalled = True
+            self._stall(partition)
             expired, partition.pending = partition.pending[:count], partition.pending[count:]
             self._tell_late(expired)
+
+    def _stall(self, partition: Partition) -> None:
+        partition.stalled = True
+        self.doubtful = not self._alone
 
     def _tell_late(self, items: list[Parcel]) -> None:
         self._metrics.expired += len(items)
@@ -353,7 +377,7 @@ class Rounds(Part):
 
     async def _keep(self) -> None:
         """Whenever something is wrong: look at the metadata, take a producer id, send the troubled partitions on."""
-        failures = 0
+        failures, drop_at, told = 0, _NEW_CLIENT_AFTER, False
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -361,17 +385,20 @@ class Rounds(Part):
                 async with asyncio.timeout(self._request_seconds + 1.0):
                     await self._repair()
             except (*TRANSIENT, NotImplementedError, AssertionError) as error:
-                failures += 1
-                if failures == 2:
+                failures += 2 if isinstance(error, TimeoutError) else 1
+                if failures >= 2 and not told:
+                    told = True
+                    self.doubtful = not self._alone
                     self._problem = f"Kafka does not answer ({failure_kind(error)})"
                     log.warning("Kafka does not answer", kind=failure_kind(error), error=type(error).__name__)
-                if failures % _NEW_CLIENT_AFTER == 0:
+                if failures >= drop_at:
+                    drop_at = failures + _NEW_CLIENT_AFTER
                     await self._cluster.drop()
                 self._wake.set()
             else:
-                if failures >= 2 or self._problem is not None:
+                if told or self._problem is not None:
                     log.info("Kafka answers")
-                failures, self._problem = 0, None
+                failures, drop_at, told, self._problem = 0, _NEW_CLIENT_AFTER, False, None
                 self._release()
             await asyncio.sleep(RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)])
 

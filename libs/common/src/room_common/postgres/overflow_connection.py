@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Final
 from uuid import UUID
 
 import psycopg
@@ -18,6 +19,14 @@ from room_common.postgres.database import Connection, connection_string
 from room_common.postgres.failures import DEPENDENCY, unavailable
 from room_common.postgres.overflow import OverflowRecord, OverflowTotal
 from room_common.postgres.settings import DatabaseSettings
+
+_SESSION: Final = """
+    select set_config('statement_timeout', %s, true), set_config('lock_timeout', %s, true),
+           set_config('idle_in_transaction_session_timeout', %s, true),
+           -- what is answered 200 must survive a crash, whatever the server's default
+           set_config('synchronous_commit', case current_setting('synchronous_commit') when 'off' then 'on'
+                                            else current_setting('synchronous_commit') end, true)
+"""
 
 
 class OverflowFull(Exception):
@@ -71,11 +80,7 @@ class OverflowConnection:
             conn = await self._connected()
             async with asyncio.timeout(seconds):
                 limit = str(round(seconds * 1000))
-                await conn.execute(
-                    "select set_config('statement_timeout', %s, true), set_config('lock_timeout', %s, true),"
-                    " set_config('idle_in_transaction_session_timeout', %s, true)",
-                    (limit, limit, limit),
-                )
+                await conn.execute(_SESSION, (limit, limit, limit))
                 yield conn
                 await conn.commit()
         except OverflowFull:
