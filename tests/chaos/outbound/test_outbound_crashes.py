@@ -6,7 +6,9 @@ import asyncio
 
 import pytest
 
+from room_common.contracts.channel_config import make_channel_config
 from room_testing.fake_peer import FakeInbox
+from room_testing.fake_providers import SLACK_TOKEN, FakeSlack
 from room_testing.plugin import StartService
 from room_testing.sending_world import Sending
 
@@ -47,6 +49,25 @@ async def test_killed_at_on_a_channel_that_wants_nothing_twice(
     assert [message["text"] for message in inbox.accepted] == ["0", "1", "2"]
     assert [(await world.row(message))["status"] for message in messages] == ["sent", "unknown", "sent"]
     assert "message_failed" in await world.activity(room)
+
+
+async def test_killed_between_two_parts_goes_on_with_the_part_that_was_under_way(
+    world: Sending, start_service: StartService
+) -> None:
+    room = await world.room()
+    await world.channel(room, make_channel_config("slack", {"bot_token": SLACK_TOKEN, "signing_secret": "s"}))
+    parts = [letter * 3900 for letter in "abcd"]
+    message = await world.message(room, "".join(parts), channel="slack", target="C0OPS")
+    async with FakeSlack() as slack:
+        environment = world.outbound_environment("http://127.0.0.1:9", ROOM_OUTBOUND__SLACK_URL=slack.url)
+        for point in ("outbound.before_send:3", "outbound.after_send:1"):
+            victim = start_service("room_outbound", environment, crash=point, wait=False)
+            assert await asyncio.to_thread(victim.wait_exit) == -9
+            await world.cut_off(message)
+        assert (await world.row(message))["parts_sent"] == 2
+        await asyncio.to_thread(start_service, "room_outbound", environment)
+        await world.becomes(message, "sent")
+        assert [one["text"][0] for one in slack.accepted] == ["a", "b", "c", "c", "d"]
 
 
 async def test_two_processes_send_each_message_once(

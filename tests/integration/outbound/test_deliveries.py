@@ -12,13 +12,16 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
-from room_common.contracts.channel_config import ChannelConfig
+from room_common.contracts.channel_config import ChannelConfig, make_channel_config
 from room_common.crypto import Keyring
 from room_common.errors import DependencyUnavailable
 from room_common.kafka.producer import Producer, RecordMetadata
+from room_common.postgres import opt_outs, sending
 from room_common.postgres.database import Connection, Database
 from room_outbound.adapters.accounts import Accounts
 from room_outbound.adapters.local import LocalInbox
+from room_outbound.adapters.slack import Slack
+from room_outbound.adapters.twilio import TwilioWhatsApp
 from room_outbound.delivery import Delivery
 from room_outbound.domain.pacing import Pace
 from room_outbound.domain.provider import Letter
@@ -32,6 +35,7 @@ from room_testing.fake_peer import (
     FakeInbox,
     Fault,
 )
+from room_testing.fake_providers import ACCOUNT_SID, AUTH_TOKEN, SLACK_TOKEN, FakeSlack, FakeTwilio
 from room_testing.matching import ENCRYPTION_KEYS
 from room_testing.sending_world import Sending
 
@@ -82,12 +86,18 @@ def delivery(database: Database, producer: MemoryProducer, local: LocalInbox) ->
     return make(database, producer, {"local": local})
 
 
-def make(database: Database, producer: Producer, providers: dict[str, Any], lease: float = 60.0) -> Delivery:
+def make(
+    database: Database,
+    producer: Producer,
+    providers: dict[str, Any],
+    lease: float = 60.0,
+    accounts: Accounts | None = None,
+) -> Delivery:
     return Delivery(
         database,
         producer,
         providers,
-        Accounts(Keyring.parse(ENCRYPTION_KEYS)),
+        accounts or Accounts(Keyring.parse(ENCRYPTION_KEYS)),
         owner="outbound-test",
         lease_seconds=lease,
         registry=CollectorRegistry(),
@@ -278,6 +288,93 @@ async def test_nothing_more_is_sent_once_another_process_has_the_row(
     await make(database, producer, {"local": provider}).deliver(message)
     assert len(provider.letters) == 1
     assert (await rows_only.row(message))["status"] == "sent"
+
+
+SLACK = make_channel_config("slack", {"bot_token": SLACK_TOKEN, "signing_secret": "s"})
+WHATSAPP = make_channel_config(
+    "whatsapp", {"account_sid": ACCOUNT_SID, "auth_token": AUTH_TOKEN}, sender="+14155238886"
+)
+
+
+async def test_a_pause_that_the_provider_wants_holds_for_all_that_use_the_account(
+    database: Database, producer: MemoryProducer, rows_only: Sending
+) -> None:
+    async with FakeSlack() as slack:
+        provider = Slack(slack.url)
+        delivery = make(database, producer, {"slack": provider})
+        messages = []
+        for _ in range(2):
+            room = await rows_only.room()
+            await rows_only.channel(room, SLACK)
+            messages.append(await rows_only.message(room, channel="slack", target="C0OPS"))
+        slack.faults.append(Fault(429, {"Retry-After": "120"}))
+        for message in messages:
+            assert await delivery.deliver(message) is None
+        refused, waiting = [await rows_only.row(message) for message in messages]
+        assert (refused["attempts"], refused["error"]) == (1, "rate_limit")
+        assert (waiting["status"], waiting["attempts"], waiting["error"]) == ("published", 0, "rate_limit")
+        assert 100 < await wait_of(rows_only, messages[1]) <= 120
+        assert len(slack.calls) == 1
+        await provider.close()
+
+
+async def test_faster_than_the_pace_waits_without_spending_a_try(
+    database: Database, producer: MemoryProducer, rows_only: Sending
+) -> None:
+    provider = Scripted()
+    provider.longest, provider.pace = None, Pace(rate=0.01, burst=2.0)
+    delivery = make(database, producer, {"local": provider})
+    room = await rows_only.room()
+    messages = [await rows_only.message(room, target=f"t{number}") for number in range(4)]
+    for message in messages:
+        await delivery.deliver(message)
+    rows = [await rows_only.row(message) for message in messages]
+    assert [row["status"] for row in rows] == ["sent", "sent", "published", "published"]
+    assert [row["attempts"] for row in rows] == [1, 1, 0, 0]
+    assert await wait_of(rows_only, messages[3]) > 60
+
+
+async def test_nothing_is_sent_to_somebody_who_opted_out(
+    database: Database, producer: MemoryProducer, rows_only: Sending
+) -> None:
+    async with FakeTwilio() as twilio:
+        provider = TwilioWhatsApp(twilio.url)
+        delivery = make(database, producer, {"whatsapp": provider})
+        room = await rows_only.room()
+        channel = await rows_only.channel(room, WHATSAPP)
+        target = "whatsapp:+39 06 12345678"
+        async with database.transaction() as conn:
+            await opt_outs.put(conn, channel, "+390612345678")
+        message = await rows_only.message(room, channel="whatsapp", target=target)
+        await delivery.deliver(message)
+        row = await rows_only.row(message)
+        assert (row["status"], row["error"], twilio.calls) == ("failed", "opted_out", [])
+        async with database.transaction() as conn:
+            await opt_outs.drop(conn, channel, "+390612345678")
+            assert await sending.resend(conn, message) == room.instance_id
+        await delivery.deliver(message)
+        assert (await rows_only.row(message))["status"] == "sent"
+        await provider.close()
+
+
+async def test_credentials_that_can_not_be_read(
+    database: Database, producer: MemoryProducer, rows_only: Sending
+) -> None:
+    async with FakeSlack() as slack:
+        provider = Slack(slack.url)
+        room = await rows_only.room()
+        channel = await rows_only.channel(room, SLACK)
+        first, second = [await rows_only.message(room, channel="slack", target=name) for name in ("C0OPS", "C1")]
+        foreign = Accounts(Keyring.parse("other:" + "33" * 32))
+        await make(database, producer, {"slack": provider}, accounts=foreign).deliver(first)
+        row = await rows_only.row(first)
+        assert (row["status"], row["attempts"], row["error"]) == ("published", 0, "unknown_key"), "waits for the key"
+        await rows_only.query("update instance_channels set config = config || '\\x00' where id = %s", channel)
+        await make(database, producer, {"slack": provider}).deliver(second)
+        row = await rows_only.row(second)
+        assert (row["status"], row["error"]) == ("failed", "config_unreadable")
+        assert slack.calls == []
+        await provider.close()
 
 
 async def test_an_unforeseen_failure_is_a_try_and_no_crash(

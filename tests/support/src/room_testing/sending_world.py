@@ -12,12 +12,14 @@ import psycopg
 from aiokafka import AIOKafkaConsumer
 from psycopg.rows import dict_row
 
+from room_common.contracts.channel_config import ChannelConfig
 from room_common.contracts.messages import OutboundMessage
 from room_common.contracts.topics import OUTBOUND_DEAD
 from room_common.identity import new_id
 from room_common.postgres import outbox
 from room_testing.matching import ENCRYPTION_KEYS, eventually
 from room_testing.running import Running, SeededRoom
+from room_testing.scheduling import seal_config
 
 QUICK: Final[Mapping[str, str]] = {"ROOM_OUTBOUND__POLL_SECONDS": "0.2", "ROOM_OUTBOUND__LEASE_SECONDS": "15"}
 
@@ -48,6 +50,18 @@ class Sending(Running):
             room.instance_id,
             channel,
         )
+
+    async def channel(self, room: SeededRoom, config: ChannelConfig) -> UUID:
+        """A channel with credentials; returns its id."""
+        channel_id = new_id()
+        await self.query(
+            "insert into instance_channels (id, instance_id, channel_type, config) values (%s, %s, %s, %s)",
+            channel_id,
+            room.instance_id,
+            config.type,
+            seal_config(channel_id, config),
+        )
+        return channel_id
 
     async def message(
         self,
