@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import typer
 
-from room_cli import apply_command, list_commands, send_command, setup_commands, stack_commands, talk_commands
+from room_cli import (
+    apply_command,
+    list_commands,
+    overflow_command,
+    send_command,
+    setup_commands,
+    stack_commands,
+    talk_commands,
+)
 from room_cli.demo import command as demo_command
 
 app = typer.Typer(
@@ -20,6 +28,7 @@ for commands in (
     apply_command,
     send_command,
     list_commands,
+    overflow_command,
     talk_commands,
     setup_commands,
 ):

@@ -61,6 +61,7 @@ ROUTES = (
     Route("GET", "/cycles/{cycle_id}/messages", "operator"),
     Route("GET", "/messages", "viewer", frozenset({"target", "text"})),
     Route("GET", "/activity", "viewer"),
+    Route("GET", "/overflow", "viewer"),
     Route("GET", "/stats", "viewer"),
     Route("GET", "/services", "viewer"),
     # last, in this order: what they delete is used by the routes above

@@ -8,7 +8,7 @@ from room_admin import problems
 from room_admin.apply import Applier, Urls
 from room_admin.limits import BodyLimit
 from room_admin.problems import ProblemDetails
-from room_admin.routes import apply, changes, instances, work
+from room_admin.routes import apply, changes, instances, overflow, work
 from room_common.postgres.database import Database
 from room_common.telemetry.metrics import room_version
 
@@ -34,6 +34,6 @@ def build(database: Database | None, applier: Applier | None, urls: Urls | None)
     app.state.database = database
     app.state.applier = applier
     app.state.urls = urls
-    for routes in (apply, instances, changes, work):
+    for routes in (apply, instances, changes, overflow, work):
         app.include_router(routes.router, prefix="/api/v1")
     return app
