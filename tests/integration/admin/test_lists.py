@@ -259,7 +259,7 @@ def _fuzzed() -> list[tuple[str, list[str]]]:
     """Every GET of the API with the names of its query parameters, out of its own description."""
     return [
         (path, [one["name"] for one in methods["get"].get("parameters", ()) if one["in"] == "query"])
-        for path, methods in build(None, None, None).openapi()["paths"].items()
+        for path, methods in build().openapi()["paths"].items()
         if "get" in methods
     ]
 

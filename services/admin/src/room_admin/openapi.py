@@ -11,7 +11,7 @@ from room_admin.api import build
 
 def document() -> str:
     """The OpenAPI document of this release."""
-    return json.dumps(build(None, None, None).openapi(), indent=2) + "\n"
+    return json.dumps(build().openapi(), indent=2) + "\n"
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, SecretStr
 
+from room_common.kafka.settings import KafkaSettings
 from room_common.postgres.settings import DatabaseSettings
 from room_common.settings import EncryptionSettings, PublicUrl, Section, ServiceSettings, TokenKeys
 
@@ -21,6 +22,7 @@ class ApiSettings(Section):
 class AdminSettings(ServiceSettings):
     """Everything admin reads from the environment."""
 
+    kafka: KafkaSettings
     database: DatabaseSettings
     encryption: EncryptionSettings
     token_keys: TokenKeys

@@ -22,11 +22,13 @@ from pydantic import SecretStr
 
 from room_admin.api import build
 from room_admin.apply import Applier, Urls
+from room_admin.deliveries import Deliveries, Records, Sender
 from room_common.crypto import Keyring
 from room_common.domain.tokens import TokenKeys, token_digest
 from room_common.identity import new_id
 from room_common.postgres.database import Database
 from room_common.postgres.settings import DatabaseSettings
+from room_testing.kept_records import KeptRecords
 
 PUBLIC_URL = "https://hooks.example.com"
 TOKENS = {"operator": "operator-" + "0" * 24, "viewer": "viewer-" + "1" * 24}
@@ -76,12 +78,23 @@ class ListedRoom:
 
 
 class Administering:
-    """Use it inside ``opened``."""
+    """Use it inside ``opened``. ``records`` stand in for Kafka unless ``kafka``, to read and to send, is given."""
 
-    def __init__(self, dsn: str, database: Database, *, public_url: str = PUBLIC_URL) -> None:
+    def __init__(
+        self,
+        dsn: str,
+        database: Database,
+        *,
+        public_url: str = PUBLIC_URL,
+        kafka: tuple[Records, Sender] | None = None,
+        keyring: Keyring = KEYRING,
+    ) -> None:
         self.dsn = dsn
-        urls = Urls(KEYRING, TokenKeys((b"\x02" * 32,)), public_url)
-        self.app: FastAPI = build(database, Applier(database, KEYRING, urls), urls)
+        self.records = KeptRecords()
+        reader, sender = kafka or (self.records, self.records)
+        urls = Urls(keyring, TokenKeys((b"\x02" * 32,)), public_url)
+        deliveries = Deliveries(database, keyring, reader, sender)
+        self.app: FastAPI = build(database, Applier(database, keyring, urls), urls, deliveries)
 
     def client(self, role: str | None = "operator", **options: Any) -> httpx.AsyncClient:
         """A client of the API; None sends no token, another word than a role is sent as the token."""
@@ -198,12 +211,19 @@ async def add_callers(world: Administering) -> None:
 
 
 @asynccontextmanager
-async def opened(dsn: str, *, public_url: str = PUBLIC_URL, **timeouts: float) -> AsyncIterator[Administering]:
+async def opened(
+    dsn: str,
+    *,
+    public_url: str = PUBLIC_URL,
+    kafka: tuple[Records, Sender] | None = None,
+    keyring: Keyring = KEYRING,
+    **timeouts: float,
+) -> AsyncIterator[Administering]:
     """The API on a database with the current schema. ``timeouts`` are fields of ``DatabaseSettings``."""
     database = Database(DatabaseSettings.model_validate({"dsn": SecretStr(dsn), **timeouts}))
     await database.start()
     try:
-        world = Administering(dsn, database, public_url=public_url)
+        world = Administering(dsn, database, public_url=public_url, kafka=kafka, keyring=keyring)
         await add_callers(world)
         yield world
     finally:

@@ -7,14 +7,15 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import Query
-from pydantic import AfterValidator, AwareDatetime, BaseModel
+from pydantic import AfterValidator, AwareDatetime, BaseModel, Field
 
 from room_admin.domain.cursor import decode_cursor, encode_cursor
 from room_admin.problems import FieldError, Problem
+from room_common.domain.deliveries import Outcome
 from room_common.errors import Refused
 from room_common.postgres import listings
 from room_common.postgres.access import Caller
-from room_common.postgres.database import Connection
+from room_common.postgres.database import Connection, Database
 from room_common.postgres.listings import LISTINGS, ListName
 
 EventStatus = Literal["pending", "processing", "completed", "failed"]
@@ -30,13 +31,61 @@ def _in_utc(value: datetime) -> datetime:
         raise ValueError("is out of range") from None
 
 
-Slug = Annotated[str, Query(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$", description="Slug of a room.")]
-Limit = Annotated[int, Query(ge=1, le=500, description="Rows of a page.")]
-Cursor = Annotated[str | None, Query(max_length=400, description="`next` of the page before.")]
-Since = Annotated[
-    Annotated[AwareDatetime, AfterValidator(_in_utc)] | None,
-    Query(description="Only rows from this time on (RFC 3339 with an offset)."),
-]
+SLUG = r"^[a-z0-9][a-z0-9-]{0,62}$"
+
+Slug = Annotated[str, Query(pattern=SLUG, description="Slug of a room.")]
+Moment = Annotated[AwareDatetime, AfterValidator(_in_utc)]
+Since = Annotated[Moment | None, Query(description="Only rows from this time on (RFC 3339 with an offset).")]
+
+
+class ListQuery(BaseModel):
+    """What every list takes. A list's own filters are further fields, named as in :data:`LISTINGS`."""
+
+    room: Annotated[str, Field(pattern=SLUG)] | None = Field(None, description="Slug of a room.")
+    since: Moment | None = Field(None, description="Only rows from this time on (RFC 3339 with an offset).")
+    cursor: str | None = Field(None, max_length=400, description="`next` of the page before.")
+    limit: int = Field(50, ge=1, le=500, description="Rows of a page.")
+
+    def filters(self) -> dict[str, object]:
+        """What to filter by: every field that is not about the page."""
+        return {name: value for name, value in self if name not in ("cursor", "limit")}
+
+
+class DeliveriesQuery(ListQuery):
+    """The ledger's filters."""
+
+    source: Annotated[str, Field(min_length=1, max_length=120, pattern=r"^[^\x00]*$")] | None = None
+    outcome: Outcome | None = None
+
+
+class BacklogQuery(ListQuery):
+    """The backlog's filters."""
+
+    status: EventStatus | None = None
+
+
+class InboxQuery(ListQuery):
+    """The inbox's filters."""
+
+    status: ReplyStatus | None = None
+
+
+class CyclesQuery(ListQuery):
+    """The cycles' filters."""
+
+    status: CycleStatus | None = None
+
+
+class MessagesQuery(ListQuery):
+    """The messages' filters."""
+
+    status: MessageStatus | None = None
+
+
+class ActivityQuery(ListQuery):
+    """The activity log's filters."""
+
+    kind: Annotated[str, Field(pattern=r"^[a-z_]{1,40}$")] | None = None
 
 
 class Page(BaseModel):
@@ -52,6 +101,12 @@ async def room_of(conn: Connection, slug: str) -> UUID:
     if found is None:
         raise Problem(404, f"there is no room {slug!r}; `room status` and GET /api/v1/instances list them")
     return found
+
+
+async def list_page(database: Database, caller: Caller, name: ListName, query: ListQuery) -> Page:
+    """The page of a list that a query asks for, as the caller may see it."""
+    async with database.transaction() as conn:
+        return await read_page(conn, caller, name, query.filters(), cursor=query.cursor, limit=query.limit)
 
 
 async def read_page(

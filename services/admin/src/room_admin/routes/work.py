@@ -1,8 +1,7 @@
-"""What comes in and what is done about it: deliveries, backlog, inbox, cycles, messages, activity."""
+"""What is done about what came in: backlog, inbox, cycles, messages, activity."""
 
 from __future__ import annotations
 
-import base64
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -10,71 +9,30 @@ from fastapi import APIRouter, Query
 
 from room_admin.access import DatabaseOf, Operator, Viewer
 from room_admin.problems import Problem
+from room_admin.routes.deliveries import shown
 from room_admin.routes.parameters import (
-    Cursor,
-    CycleStatus,
-    EventStatus,
-    Limit,
-    MessageStatus,
+    ActivityQuery,
+    BacklogQuery,
+    CyclesQuery,
+    InboxQuery,
+    MessagesQuery,
     Page,
-    ReplyStatus,
     Since,
     Slug,
+    list_page,
     read_one,
-    read_page,
     room_of,
 )
-from room_common.domain.decoding import Undecodable, decode_payload
-from room_common.domain.deliveries import Outcome
+from room_common.domain.decoding import decode_payload
 from room_common.postgres import access, listings, sending
 
 router = APIRouter(tags=["work"])
 
-Word = Annotated[str | None, Query(pattern=r"^[a-z_]{1,40}$")]
-SourceName = Annotated[str | None, Query(min_length=1, max_length=120, pattern=r"^[^\x00]*$")]
-
-
-@router.get("/deliveries")
-async def list_deliveries(
-    database: DatabaseOf,
-    caller: Viewer,
-    room: Slug | None = None,
-    source: SourceName = None,
-    outcome: Outcome | None = None,
-    since: Since = None,
-    cursor: Cursor = None,
-    limit: Limit = 50,
-) -> Page:
-    """The ledger: every item of every delivery and its outcome."""
-    filters: dict[str, object] = {"room": room, "source": source, "outcome": outcome, "since": since}
-    async with database.transaction() as conn:
-        return await read_page(conn, caller, "deliveries", filters, cursor=cursor, limit=limit)
-
-
-@router.get("/deliveries/{delivery_id}")
-async def show_delivery(database: DatabaseOf, caller: Viewer, delivery_id: UUID) -> Page:
-    """Every item of one delivery."""
-    async with database.transaction() as conn:
-        page = await read_page(conn, caller, "deliveries", {"id": delivery_id}, cursor=None, limit=100)
-    if not page.items:
-        raise Problem(404, "there is no such delivery, or it has not been decided yet")
-    return page
-
 
 @router.get("/backlog")
-async def list_backlog(
-    database: DatabaseOf,
-    caller: Viewer,
-    room: Slug | None = None,
-    status: EventStatus | None = None,
-    since: Since = None,
-    cursor: Cursor = None,
-    limit: Limit = 50,
-) -> Page:
+async def list_backlog(database: DatabaseOf, caller: Viewer, query: Annotated[BacklogQuery, Query()]) -> Page:
     """Matched events and what became of them."""
-    filters: dict[str, object] = {"room": room, "status": status, "since": since}
-    async with database.transaction() as conn:
-        return await read_page(conn, caller, "backlog", filters, cursor=cursor, limit=limit)
+    return await list_page(database, caller, "backlog", query)
 
 
 @router.get("/backlog/{event_id}")
@@ -92,43 +50,19 @@ async def show_payload(database: DatabaseOf, _: Operator, event_id: UUID) -> dic
     if row is None:
         raise Problem(404, "there is no such event")
     raw = bytes(row["raw_body"])
-    decoded = decode_payload(raw, row["content_type"], row["headers"], split=False)
-    if isinstance(decoded, Undecodable):
-        return {"raw": base64.b64encode(raw).decode(), "decoded": None, "changes": [], "reason": decoded.reason}
-    item = decoded.items[0]
-    return {"raw": base64.b64encode(raw).decode(), "decoded": item.view, "changes": list(item.changes), "reason": None}
+    return shown(raw, decode_payload(raw, row["content_type"], row["headers"], split=False))
 
 
 @router.get("/inbox")
-async def list_inbox(
-    database: DatabaseOf,
-    caller: Viewer,
-    room: Slug | None = None,
-    status: ReplyStatus | None = None,
-    since: Since = None,
-    cursor: Cursor = None,
-    limit: Limit = 50,
-) -> Page:
+async def list_inbox(database: DatabaseOf, caller: Viewer, query: Annotated[InboxQuery, Query()]) -> Page:
     """Human replies and their fate. Sender and text are for operators."""
-    filters: dict[str, object] = {"room": room, "status": status, "since": since}
-    async with database.transaction() as conn:
-        return await read_page(conn, caller, "inbox", filters, cursor=cursor, limit=limit)
+    return await list_page(database, caller, "inbox", query)
 
 
 @router.get("/cycles")
-async def list_cycles(
-    database: DatabaseOf,
-    caller: Viewer,
-    room: Slug | None = None,
-    status: CycleStatus | None = None,
-    since: Since = None,
-    cursor: Cursor = None,
-    limit: Limit = 50,
-) -> Page:
+async def list_cycles(database: DatabaseOf, caller: Viewer, query: Annotated[CyclesQuery, Query()]) -> Page:
     """Runs of the supervisor."""
-    filters: dict[str, object] = {"room": room, "status": status, "since": since}
-    async with database.transaction() as conn:
-        return await read_page(conn, caller, "cycles", filters, cursor=cursor, limit=limit)
+    return await list_page(database, caller, "cycles", query)
 
 
 @router.get("/cycles/{cycle_id}")
@@ -147,19 +81,9 @@ async def show_transcript(database: DatabaseOf, caller: Operator, cycle_id: UUID
 
 
 @router.get("/messages")
-async def list_messages(
-    database: DatabaseOf,
-    caller: Viewer,
-    room: Slug | None = None,
-    status: MessageStatus | None = None,
-    since: Since = None,
-    cursor: Cursor = None,
-    limit: Limit = 50,
-) -> Page:
+async def list_messages(database: DatabaseOf, caller: Viewer, query: Annotated[MessagesQuery, Query()]) -> Page:
     """Outbound messages. Target and text are for operators."""
-    filters: dict[str, object] = {"room": room, "status": status, "since": since}
-    async with database.transaction() as conn:
-        return await read_page(conn, caller, "messages", filters, cursor=cursor, limit=limit)
+    return await list_page(database, caller, "messages", query)
 
 
 @router.post("/messages/{message_id}/resend")
@@ -175,19 +99,9 @@ async def resend_message(database: DatabaseOf, caller: Operator, message_id: UUI
 
 
 @router.get("/activity")
-async def list_activity(
-    database: DatabaseOf,
-    caller: Viewer,
-    room: Slug | None = None,
-    kind: Word = None,
-    since: Since = None,
-    cursor: Cursor = None,
-    limit: Limit = 50,
-) -> Page:
+async def list_activity(database: DatabaseOf, caller: Viewer, query: Annotated[ActivityQuery, Query()]) -> Page:
     """Notable actions."""
-    filters: dict[str, object] = {"room": room, "kind": kind, "since": since}
-    async with database.transaction() as conn:
-        return await read_page(conn, caller, "activity", filters, cursor=cursor, limit=limit)
+    return await list_page(database, caller, "activity", query)
 
 
 @router.get("/stats")
