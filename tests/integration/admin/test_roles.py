@@ -52,6 +52,9 @@ ROUTES = (
     Route("POST", "/messages/{message_id}/resend", "operator"),
     Route("GET", "/deliveries", "viewer", frozenset({"verdicts"})),
     Route("GET", "/deliveries/{delivery_id}", "viewer", frozenset({"verdicts"})),
+    Route("GET", "/deliveries/{delivery_id}/life", "operator"),
+    Route("GET", "/deliveries/{delivery_id}/payload", "operator"),
+    Route("POST", "/deliveries/{delivery_id}/replay", "operator", body={}),
     Route("GET", "/backlog", "viewer", frozenset({"notes", "headers"})),
     Route("GET", "/backlog/{event_id}", "viewer", frozenset({"notes", "headers"})),
     Route("GET", "/backlog/{event_id}/payload", "operator"),
@@ -100,6 +103,7 @@ async def _ask(admin: Administering, route: Route, room: ListedRoom, role: str |
     body = apply_body(room_document(room.slug)) if route.path == "/apply" else route.body
     if body is not None and "definitions" in body:
         body = {"definitions": [str(room.definition_id)]}
+    admin.records.keep(room.delivery_id)
     return await admin.call(route.method, route.path.format(**ids), role, **({} if body is None else {"json": body}))
 
 

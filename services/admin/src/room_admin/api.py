@@ -6,16 +6,22 @@ from fastapi import FastAPI
 
 from room_admin import problems
 from room_admin.apply import Applier, Urls
+from room_admin.deliveries import Deliveries
 from room_admin.limits import BodyLimit
 from room_admin.problems import ProblemDetails
-from room_admin.routes import apply, changes, instances, overflow, work
+from room_admin.routes import apply, changes, deliveries, instances, overflow, work
 from room_common.postgres.database import Database
 from room_common.telemetry.metrics import room_version
 
-_ERRORS = (400, 401, 403, 404, 409, 413, 422, 503)
+_ERRORS = (400, 401, 403, 404, 409, 410, 413, 422, 503)
 
 
-def build(database: Database | None, applier: Applier | None, urls: Urls | None) -> FastAPI:
+def build(
+    database: Database | None = None,
+    applier: Applier | None = None,
+    urls: Urls | None = None,
+    reading: Deliveries | None = None,
+) -> FastAPI:
     """The API. Without adapters it can only describe itself: the committed OpenAPI document is made that way."""
     app = FastAPI(
         title="Room",
@@ -34,6 +40,7 @@ def build(database: Database | None, applier: Applier | None, urls: Urls | None)
     app.state.database = database
     app.state.applier = applier
     app.state.urls = urls
-    for routes in (apply, instances, changes, overflow, work):
+    app.state.deliveries = reading
+    for routes in (apply, instances, changes, deliveries, overflow, work):
         app.include_router(routes.router, prefix="/api/v1")
     return app
