@@ -14,22 +14,30 @@ V = TypeVar("V")
 
 _MOST: Final = 500
 _ROUNDS: Final = 2
+_LINGER: Final = 0.005
 
 
 class Coalescer(Generic[K, V]):
     """``ask`` waits for the round that its key is part of.
 
     ``load`` gets different keys and answers all of them; what it raises is raised to everybody of that round, and it
-    is bounded in time by whoever wrote it. ``rounds`` may be under way at once. There is no delay: a question that
-    comes alone is asked alone.
+    is bounded in time by whoever wrote it. ``rounds`` may be under way at once. A question that comes alone is asked at
+    once; while questions keep coming, a round waits ``linger`` seconds for company.
     """
 
     def __init__(
-        self, load: Callable[[Sequence[K]], Awaitable[Mapping[K, V]]], *, most: int = _MOST, rounds: int = _ROUNDS
+        self,
+        load: Callable[[Sequence[K]], Awaitable[Mapping[K, V]]],
+        *,
+        most: int = _MOST,
+        rounds: int = _ROUNDS,
+        linger: float = _LINGER,
     ) -> None:
         self._load = load
         self._most = most
         self._rounds = rounds
+        self._linger = linger
+        self._busy_until = 0.0
         self._waiting: deque[tuple[K, asyncio.Future[V]]] = deque()
         self._running: set[asyncio.Task[None]] = set()
 
@@ -53,6 +61,10 @@ class Coalescer(Generic[K, V]):
         self._start()
 
     async def _round(self) -> None:
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._busy_until and len(self._waiting) < self._most:
+            await asyncio.sleep(self._linger)
+        self._busy_until = loop.time() + 2 * self._linger
         batch = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
         asked = [(key, future) for key, future in batch if not future.done()]
         if not asked:

@@ -316,15 +316,22 @@ class Executor(Part):
         await self._intake.look_up()
         self._dispatcher.pump()
         room = self.limits.buffered - self.buffered
-        below = self._assignment.below(self.limits.span)
+        below = self._open_partitions()
         if self.held:
             await self._turn_held(consumer)
         elif self._intake.waits or room <= 0 or (self._assigned and not below):
+            if room <= 0:
+                self._intake.press()
             await self._dispatcher.wait(1.0)
             await self._poll(consumer, [self._nowhere], 1, wait_ms=0)
         else:
             everything = len(below) == len(self._assignment.partitions)
             await self._poll(consumer, [] if everything else below, min(_POLL_RECORDS, room))
+
+    def _open_partitions(self) -> list[TopicPartition]:
+        """Those that may bring more: not too far ahead, and nothing of theirs waits for its share."""
+        below, congested = self._assignment.below(self.limits.span), self._intake.congested
+        return [tp for tp in below if tp not in congested] if congested else below
 
     async def _turn_held(self, consumer: AIOKafkaConsumer) -> None:
         if self._dispatcher.lacks_probe and not self._intake.waits:

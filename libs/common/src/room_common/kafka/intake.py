@@ -49,7 +49,12 @@ class Intake:
         self._on_over = on_over
         self._on_error = on_error
         self._diversion = Diversion(
-            handling, share=limits.share, retry_seconds=limits.probe, on_over=on_over, on_error=on_error
+            handling,
+            share=limits.share,
+            retry_seconds=limits.probe,
+            on_offer=self._offer,
+            on_over=on_over,
+            on_error=on_error,
         )
         self._in_hand: dict[Work, None] = {}
         self._unchecked: list[Work] = []
@@ -82,6 +87,15 @@ class Intake:
             if work not in kept:
                 self._diversion.over(work)
         self._in_hand = kept
+
+    @property
+    def congested(self) -> set[tuple[str, int]]:
+        """Partitions, as (topic, partition), that should bring nothing for a moment."""
+        return self._diversion.congested()
+
+    def press(self) -> None:
+        """The buffer is full."""
+        self._diversion.press()
 
     async def drain(self, seconds: float) -> None:
         """Let what is being diverted end; what still has to be is dropped."""
@@ -124,6 +138,13 @@ class Intake:
                 self._on_over(work, True)
             elif not self._diversion.takes(work):
                 self._dispatcher.offer(self._lane(work.record), work)
+
+    def _offer(self, work: Work) -> None:
+        if work.progress.alive and self._dispatcher.open:
+            self._dispatcher.offer(self._lane(work.record), work)
+            self._dispatcher.pump()
+        else:
+            self.over(work)
 
     async def _ask(self, records: Sequence[Record]) -> set[tuple[int, int]] | None:
         if self._handling.already_done is None:

@@ -120,12 +120,17 @@ class Known:
 
 
 async def decided(conn: AsyncConnection[Any], keys: Sequence[Key]) -> dict[UUID, set[int]]:
-    """The items that have a row already, for each delivery of ``keys`` that has any."""
+    """The items that have a row already, for each delivery of ``keys`` that has any.
+
+    ``offset 0`` makes the planner look each key up in the one partition it can be in. A plain join reads all of them
+    while a day is young and its partition has no statistics yet.
+    """
     cursor = await conn.execute(
         """
-        select d.id, d.item
+        select k.id, d.item
         from unnest(%s::timestamptz[], %s::uuid[]) k (received_at, id)
-        join webhook_deliveries d on d.received_at = k.received_at and d.id = k.id
+        cross join lateral (select item from webhook_deliveries d
+                            where d.received_at = k.received_at and d.id = k.id offset 0) d
         """,
         ([received_at for received_at, _ in keys], [delivery_id for _, delivery_id in keys]),
     )
@@ -142,10 +147,11 @@ async def remembered(
     contents; no entry where there is none."""
     cursor = await conn.execute(
         """
-        select d.source_id, d.dedup_key, d.content_sha256, d.delivery_id, d.item
+        select k.source_id, k.dedup_key, d.content_sha256, d.delivery_id, d.item
         from unnest(%s::uuid[], %s::text[]) k (source_id, dedup_key)
-        join webhook_dedup d on d.source_id = k.source_id and d.dedup_key = k.dedup_key
-        where d.expires_at > now()
+        cross join lateral (select content_sha256, delivery_id, item from webhook_dedup d
+                            where d.source_id = k.source_id and d.dedup_key = k.dedup_key and d.expires_at > now()
+                            offset 0) d
         """,
         ([source_id for source_id, _ in keys], [key for _, key in keys]),
     )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import structlog
 
+from room_common.coalescing import Coalescer
 from room_common.domain.batching import splits
 from room_common.domain.decoding import Decoded, Item, decode_payload
 from room_common.domain.deliveries import Source
@@ -71,6 +72,7 @@ class Deliveries:
         self._metrics = metrics
         self._attempts = attempts
         self._warned_at = float("-inf")
+        self._decided: Coalescer[ledger.Key, set[int]] = Coalescer(self._read_decided)
 
     def dedup_key(self, record: Record) -> bytes | None:
         """Equal for copies of one delivery, so that they run one after the other."""
@@ -211,11 +213,17 @@ class Deliveries:
 
     async def _left(self, delivery: Delivery, *, split: bool) -> Sequence[Item] | None:
         """The items without a row; None when no item has one."""
-        async with self._database.transaction() as conn:
-            decided = await ledger.decided(conn, [delivery.key])
-        if delivery.envelope.id not in decided:
+        decided = await self._decided.ask(delivery.key)
+        if not decided:
             return None
-        return [item for item in _items(delivery, split=split) if item.index not in decided[delivery.envelope.id]]
+        return [item for item in _items(delivery, split=split) if item.index not in decided]
+
+    async def _read_decided(self, keys: Sequence[ledger.Key]) -> Mapping[ledger.Key, set[int]]:
+        crash_point("matcher.before_decided")
+        async with self._database.transaction() as conn:
+            found = await ledger.decided(conn, keys)
+        crash_point("matcher.after_decided")
+        return {key: found.get(key[1], set()) for key in keys}
 
     async def _each(self, subjects: Sequence[Subject]) -> None:
         """Decide all, a few at a time. One that fails keeps none of the others from its outcome."""
