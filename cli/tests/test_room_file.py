@@ -253,3 +253,34 @@ def test_what_is_wrong_with_a_channel(tmp_path: Path, old: str, new: str, expect
     with pytest.raises(ConfigurationError) as failed:
         read_room_file(file, {"SLACK_BOT_TOKEN": "xoxb-1"})
     assert str(failed.value).startswith(f"{file}:{expected}"), failed.value
+
+
+TOOLS = """\
+tools:
+  - name: crm
+    type: mcp
+    url: https://tools.example.com/mcp
+    allow: [find]
+    secret:
+      env: CRM_TOKEN
+  - name: business_days
+    type: python
+"""
+
+
+def test_tools_and_their_secrets_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "room.yaml"
+    file.write_text(GOOD + TOOLS)
+    found = read_room_file(file, ENVIRON | {"CRM_TOKEN": "t0ken"})
+    assert [tool.name for tool in found.document.tools] == ["crm", "business_days"]
+    assert found.tool_secrets == {"crm": "t0ken"}
+
+
+def test_errors_of_tools_name_their_line(tmp_path: Path) -> None:
+    assert problems(tmp_path, GOOD + TOOLS) == [
+        "26: secret of tool 'crm': the environment variable CRM_TOKEN is not set; export it and apply again"
+    ]
+    (unknown,) = problems(tmp_path, GOOD + TOOLS.replace("allow:", "alow:"))
+    assert unknown.startswith("25: unknown key 'alow'; did you mean 'allow'?")
+    (double,) = problems(tmp_path, GOOD + TOOLS.replace("business_days", "crm"))
+    assert "there is another tool named 'crm'" in double

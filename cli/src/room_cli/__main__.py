@@ -8,6 +8,7 @@ from room_cli import (
     apply_command,
     list_commands,
     overflow_command,
+    room_commands,
     send_command,
     setup_commands,
     stack_commands,
@@ -30,6 +31,7 @@ for commands in (
     list_commands,
     overflow_command,
     talk_commands,
+    room_commands,
     setup_commands,
 ):
     commands.register(app)

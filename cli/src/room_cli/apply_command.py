@@ -59,6 +59,7 @@ def request_body(room_file: RoomFile, *, dry_run: bool) -> dict[str, Any]:
         "room": room_file.document.model_dump(mode="json"),
         "secrets": {name: list(values) for name, values in room_file.secrets.items()},
         "channel_secrets": dict(room_file.channel_secrets),
+        "tool_secrets": dict(room_file.tool_secrets),
         "dry_run": dry_run,
     }
 

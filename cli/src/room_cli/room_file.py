@@ -24,6 +24,7 @@ from room_common.contracts.room_document import (
     RoomDocument,
     SecretReference,
     SourceDocument,
+    ToolDocument,
 )
 from room_common.contracts.source_config import AuthKeyCheck, HmacCheck, Verify, secret_problem
 from room_common.errors import ConfigurationError
@@ -40,11 +41,12 @@ _WANTED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RoomFile:
-    """A document, and the secrets it refers to: by the name of their source, and those of the channel by their own."""
+    """A document, and the secrets it refers to: by the name of their source or tool, the channel's by their own."""
 
     document: RoomDocument
     secrets: Mapping[str, Sequence[str]]
     channel_secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    tool_secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def read_room_file(path: Path, environ: Mapping[str, str] | None = None) -> RoomFile:
@@ -59,7 +61,12 @@ def read_room_file(path: Path, environ: Mapping[str, str] | None = None) -> Room
         ]
         raise ConfigurationError("\n".join(dict.fromkeys(problems))) from None
     given = os.environ if environ is None else environ
-    return RoomFile(document, _secrets(path, tree, document, given), _channel_secrets(path, tree, document, given))
+    return RoomFile(
+        document,
+        _secrets(path, tree, document, given),
+        _channel_secrets(path, tree, document, given),
+        _tool_secrets(path, tree, document, given),
+    )
 
 
 def _load(path: Path) -> CommentedMap:
@@ -143,6 +150,25 @@ def _channel_secrets(
             for name, problem in problems
         ]
         raise ConfigurationError("\n".join(lines))
+    return found
+
+
+def _tool_secrets(path: Path, tree: CommentedMap, document: RoomDocument, environ: Mapping[str, str]) -> dict[str, str]:
+    """The values of the tools' secrets."""
+    found, problems = {}, []
+    for position, tool in enumerate(document.tools):
+        if tool.secret is None:
+            continue
+        try:
+            value = _resolve(tool.secret, path, environ)
+            if not (value.isascii() and value.isprintable()):
+                raise ValueError("has characters that no header can carry")
+            found[tool.name] = value
+        except ValueError as error:
+            line = _line(tree, ("tools", position, "secret"))
+            problems.append(f"{path}:{line}: secret of tool {tool.name!r}: {error}")
+    if problems:
+        raise ConfigurationError("\n".join(problems))
     return found
 
 
@@ -252,5 +278,7 @@ def _model_at(location: Sequence[str | int]) -> type[BaseModel]:
         ("sources", "verify", "hmac"): HmacCheck,
         ("sources", "verify", "auth_key"): AuthKeyCheck,
         ("sources", "definitions"): DefinitionDocument,
+        ("tools",): ToolDocument,
+        ("tools", "secret"): SecretReference,
     }
     return models.get(tuple(names), RoomDocument)

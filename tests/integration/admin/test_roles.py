@@ -26,13 +26,17 @@ Role = Literal["viewer", "operator"]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """``private`` are the fields of a row that viewers must not get, ``body`` is what is posted."""
+    """``private`` are the fields of a row that viewers must not get, ``body`` is what is posted.
+
+    ``status`` is what those get who may, in a room that is neither parked nor has tools.
+    """
 
     method: str
     path: str
     role: Role
     private: frozenset[str] = frozenset()
     body: Mapping[str, Any] | None = None
+    status: int = 200
 
 
 ROUTES = (
@@ -42,6 +46,10 @@ ROUTES = (
     Route("GET", "/instances/{slug}/sources", "viewer"),
     Route("GET", "/instances/{slug}/definitions", "viewer"),
     Route("GET", "/instances/{slug}/channels", "viewer"),
+    Route("GET", "/instances/{slug}/tools", "viewer"),
+    Route("POST", "/instances/{slug}/tools/{name}/confirm", "operator", status=404),
+    Route("POST", "/instances/{slug}/tick", "operator"),
+    Route("POST", "/instances/{slug}/resume", "operator", status=409),
     Route("POST", "/sources/{source_id}/reveal", "operator"),
     Route("POST", "/channels/{channel_id}/reveal", "operator"),
     Route("POST", "/sources/{source_id}/rotate-token", "operator", body={}),
@@ -92,6 +100,7 @@ def room(postgres_dsn: str) -> ListedRoom:
 async def _ask(admin: Administering, route: Route, room: ListedRoom, role: str | None) -> Any:
     ids = {
         "slug": room.slug,
+        "name": "crm",
         "source_id": room.source_id,
         "definition_id": room.definition_id,
         "channel_id": room.channel_id,
@@ -135,7 +144,7 @@ async def test_roles(admin: Administering, room: ListedRoom, route: Route) -> No
         assert answer.status_code == 200
     assert "private" not in answer.text
     full = await _ask(admin, route, room, "operator")
-    assert full.status_code == 200
+    assert full.status_code == route.status
     if route.private:
         [seen, *_], [all_, *_] = (_rows(one.json()) for one in (answer, full))
         assert set(all_) - set(seen) == route.private

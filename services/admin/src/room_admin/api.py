@@ -9,7 +9,7 @@ from room_admin.apply import Applier, Urls
 from room_admin.deliveries import Deliveries
 from room_admin.limits import BodyLimit
 from room_admin.problems import ProblemDetails
-from room_admin.routes import apply, changes, deliveries, instances, overflow, work
+from room_admin.routes import apply, changes, deliveries, instances, overflow, rooms, work
 from room_common.postgres.database import Database
 from room_common.telemetry.metrics import room_version
 
@@ -41,6 +41,6 @@ def build(
     app.state.applier = applier
     app.state.urls = urls
     app.state.deliveries = reading
-    for routes in (apply, instances, changes, deliveries, overflow, work):
+    for routes in (apply, instances, changes, rooms, deliveries, overflow, work):
         app.include_router(routes.router, prefix="/api/v1")
     return app

@@ -19,6 +19,7 @@ from room_admin.domain.difference import (
     difference,
     prompts_differ,
 )
+from room_admin.tool_rows import read_tools, write_tools
 from room_common.contracts import channel_config as channel_configs
 from room_common.contracts import source_config
 from room_common.contracts.channel_config import (
@@ -30,6 +31,7 @@ from room_common.contracts.channel_config import (
 )
 from room_common.contracts.room_document import DefinitionDocument, RoomDocument, SourceDocument
 from room_common.contracts.source_config import SourceConfig, Verify, read_config
+from room_common.contracts.tool_config import ToolConfig
 from room_common.crypto import Keyring, UnknownKey
 from room_common.domain.tokens import RANDOM_BYTES, TokenKeys, make_token, token_digest
 from room_common.errors import Refused
@@ -115,10 +117,12 @@ class Applier:
         *,
         dry_run: bool,
         channel_config: ChannelConfig | None = None,
+        tool_configs: Mapping[str, ToolConfig] | None = None,
     ) -> Applied:
         """Make the instance match. Applied twice, the second time changes nothing.
 
-        ``channel_config`` is what :func:`channel_config_of` made of the document's channel and its secrets.
+        ``channel_config`` is what :func:`channel_config_of` made of the document's channel and its secrets, and
+        ``tool_configs`` what :func:`~room_admin.tool_rows.tool_configs_of` made of its tools.
         Raises ``Refused('timezone')`` for a timezone that the database, which counts a budget's days, does not know.
         """
         async with self._database.transaction() as conn:
@@ -126,12 +130,22 @@ class Applier:
                 raise Refused("timezone", "PostgreSQL does not know this timezone; write one like Europe/Rome")
             await configuration.lock_slug(conn, document.slug)
             current = await self._read(conn, document.slug)
-            changes = difference(document, secrets, current, channel_config)
+            changes = difference(document, secrets, current, channel_config, tool_configs)
             if dry_run or not changed(changes):
                 return Applied(current.instance_id if current else None, changes, ())
             touched = frozenset((change.kind, change.name) for change in changes if change.action != "unchanged")
             work = _Work(conn, self._keyring, self._urls, document, secrets, current, touched, channel_config)
-            applied = Applied(await work.carry_out(), changes, tuple(work.new_urls))
+            instance_id = await work.carry_out()
+            applied = Applied(instance_id, changes, tuple(work.new_urls))
+            await write_tools(
+                conn,
+                self._keyring,
+                instance_id,
+                document,
+                tool_configs or {},
+                current.tools if current is not None else {},
+                frozenset(name for kind, name in touched if kind == "tool"),
+            )
             await access.audit(
                 conn,
                 caller.name,
@@ -164,7 +178,10 @@ class Applier:
         if row["channel_id"] is not None:
             kind = row["outbound_channel"]
             channel = CurrentChannel(kind, row["outbound_target"], row["delivery"], self._channel_config(kind, row))
-        return CurrentRoom(row["id"], row["name"], row["mandate"], row["timezone"], row["enabled"], channel, sources)
+        known = await read_tools(conn, self._keyring, row["id"])
+        return CurrentRoom(
+            row["id"], row["name"], row["mandate"], row["timezone"], row["enabled"], channel, sources, known
+        )
 
     def _channel_config(self, kind: str, row: Mapping[str, Any]) -> ChannelConfig | None:
         try:

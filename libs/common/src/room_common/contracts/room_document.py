@@ -26,9 +26,19 @@ from room_common.contracts.channel_config import CHANNEL_SECRETS, MAX_ALLOWED, R
 from room_common.contracts.source_config import (
     DEDUP_SECONDS_LIMIT,
     MAX_SECRETS,
+    HeaderName,
+    Prefix,
     SourceType,
     Verify,
     verification_problem,
+)
+from room_common.contracts.tool_config import (
+    MAX_FUNCTION_NAME,
+    ServerName,
+    ToolKind,
+    ToolName,
+    function_name,
+    url_problem,
 )
 from room_common.domain.contacts import target_problem
 
@@ -145,6 +155,59 @@ class ChannelDocument(Document):
         return None
 
 
+class ToolDocument(Document):
+    """What the agent may use beside its own tools: a server that speaks MCP, or an installed Python function."""
+
+    name: ServerName = Field(description="mcp: what its tools' names begin with; python: the name of the entry point.")
+    type: ToolKind
+    enabled: bool = True
+    url: str | None = Field(None, description="mcp: where the server is.")
+    allow: tuple[ToolName, ...] = Field(
+        (), max_length=100, description="mcp: the tools that may be called; none: none of them."
+    )
+    verified_only: bool | tuple[ToolName, ...] = Field(
+        False, description="Tools that are there for verified events only: true for all, or a list of an mcp's."
+    )
+    secret: SecretReference | None = Field(None, description="mcp: the credential that the server wants.")
+    header: HeaderName = Field("authorization", description="mcp: the header that carries it.")
+    prefix: Prefix = Field("Bearer ", description="mcp: what stands before it there.")
+
+    @property
+    def allowed(self) -> tuple[str, ...]:
+        """The tools that may be called, in order."""
+        return (self.name,) if self.type == "python" else tuple(sorted(set(self.allow)))
+
+    @property
+    def guarded(self) -> tuple[str, ...]:
+        """Those of them that need verified events."""
+        if isinstance(self.verified_only, bool):
+            return self.allowed if self.verified_only else ()
+        return tuple(sorted(set(self.verified_only)))
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        problem = self._problem()
+        if problem is not None:
+            raise ValueError(problem)
+        return self
+
+    def _problem(self) -> str | None:
+        if self.type == "python":
+            if self.url is not None or self.allow or self.secret is not None:
+                return "url, allow and secret are for tools of type mcp; a function of type python has a name only"
+            return None if isinstance(self.verified_only, bool) else "verified_only of a function is true or false"
+        if self.url is None:
+            return "a tool of type mcp needs the url of its server"
+        if (problem := url_problem(self.url)) is not None:
+            return problem
+        if unknown := set(self.guarded) - set(self.allowed):
+            return f"verified_only names tools that allow does not: {', '.join(sorted(unknown))}"
+        long = next((name for name in self.allow if len(function_name(self.name, name)) > MAX_FUNCTION_NAME), None)
+        if long is not None:
+            return f"the name {function_name(self.name, long)} has more than {MAX_FUNCTION_NAME} characters"
+        return None
+
+
 class RoomDocument(Document):
     """A whole room."""
 
@@ -156,6 +219,7 @@ class RoomDocument(Document):
     enabled: bool = True
     channel: ChannelDocument | None = None
     sources: tuple[SourceDocument, ...] = ()
+    tools: tuple[ToolDocument, ...] = Field((), max_length=50)
 
     @field_validator("timezone")
     @classmethod
@@ -169,11 +233,13 @@ class RoomDocument(Document):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         _refuse_doubles("source", self.sources)
+        _refuse_doubles("tool", self.tools)
         return self
 
 
 def _refuse_doubles(
-    kind: Literal["source", "definition"], parts: Sequence[SourceDocument | DefinitionDocument]
+    kind: Literal["source", "definition", "tool"],
+    parts: Sequence[SourceDocument | DefinitionDocument | ToolDocument],
 ) -> None:
     """The error tells by ``index`` which part comes second, and by ``first`` which has the name already."""
     seen: dict[str, int] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Final
+from typing import Any, Final, Literal
 from uuid import UUID
 
 from psycopg import AsyncConnection
@@ -58,6 +58,49 @@ async def wake_if_work(conn: AsyncConnection[Any], instance_id: UUID) -> bool:
         (instance_id,),
     )
     return cursor.rowcount > 0
+
+
+RunNow = Literal["woken", "running", "disabled", "parked"]
+
+
+async def run_now(conn: AsyncConnection[Any], instance_id: UUID) -> RunNow:
+    """Wake a room at once, whatever it waits for: an operator's wish. A room that runs looks again by itself."""
+    cursor = await conn.execute(
+        """
+        select r.lease_owner is not null as running, r.parked_reason is not null as parked,
+               r.enabled and i.status = 'active' as enabled
+        from instance_room r join instances i on i.id = r.instance_id
+        where r.instance_id = %s for no key update of r
+        """,
+        (instance_id,),
+    )
+    row = await cursor.fetchone()
+    if row is None or not row["enabled"]:
+        return "disabled"
+    if row["parked"]:
+        return "parked"
+    await conn.execute(
+        "update instance_room set wake_at = now(), next_try_at = null where instance_id = %s", (instance_id,)
+    )
+    return "running" if row["running"] else "woken"
+
+
+async def unpark(conn: AsyncConnection[Any], instance_id: UUID) -> str | None:
+    """Let a parked room run again, its failures forgotten; returns why it was parked, None if it was not."""
+    cursor = await conn.execute(
+        """
+        with parked as (
+            select instance_id, parked_reason from instance_room
+            where instance_id = %s and parked_reason is not null for no key update
+        )
+        update instance_room r set parked_reason = null, fails = 0, next_try_at = null, wake_at = now()
+        from parked p where r.instance_id = p.instance_id
+        returning p.parked_reason
+        """,
+        (instance_id,),
+    )
+    row = await cursor.fetchone()
+    return None if row is None else row["parked_reason"]
 
 
 async def due_page(conn: AsyncConnection[Any], after: UUID | None, limit: int) -> list[UUID]:

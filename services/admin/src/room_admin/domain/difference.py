@@ -13,8 +13,9 @@ from uuid import UUID
 from room_common.contracts.channel_config import CHANNEL_SECRETS, ChannelConfig
 from room_common.contracts.room_document import DefinitionDocument, RoomDocument, SourceDocument
 from room_common.contracts.source_config import Verify
+from room_common.contracts.tool_config import ToolConfig
 
-Kind = Literal["room", "channel", "source", "definition"]
+Kind = Literal["room", "channel", "source", "definition", "tool"]
 Action = Literal["create", "update", "delete", "unchanged"]
 
 
@@ -74,6 +75,18 @@ class CurrentChannel:
 
 
 @dataclass(frozen=True, slots=True)
+class CurrentTool:
+    """A tool as it is stored. ``config`` is None for a function, and for a server whose config can't be decrypted."""
+
+    id: UUID
+    type: str
+    enabled: bool
+    config: ToolConfig | None
+    allowed: tuple[str, ...]
+    guarded: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CurrentRoom:
     """An instance with all that belongs to it, as it is stored."""
 
@@ -84,6 +97,7 @@ class CurrentRoom:
     enabled: bool
     channel: CurrentChannel | None
     sources: Mapping[str, CurrentSource]
+    tools: Mapping[str, CurrentTool] = field(default_factory=dict)
 
 
 def difference(
@@ -91,14 +105,16 @@ def difference(
     secrets: Mapping[str, Sequence[str]],
     current: CurrentRoom | None,
     channel_config: ChannelConfig | None = None,
+    tool_configs: Mapping[str, ToolConfig] | None = None,
 ) -> tuple[Change, ...]:
     """Every thing of the document and of the stored room, with what happens to it. ``secrets`` is by source name;
-    ``channel_config`` is what the document makes of its channel, with its secrets.
+    ``channel_config`` and ``tool_configs`` are what the document makes of its channel and tools, with their secrets.
     """
     return (
         _compared("room", document.slug, current, document, ("name", "mandate", "timezone", "enabled")),
         *_channel(document, current, channel_config),
         *_sources(document, secrets, current.sources if current is not None else {}),
+        *_tools(document, tool_configs or {}, current.tools if current is not None else {}),
     )
 
 
@@ -195,6 +211,37 @@ def _definitions(source: SourceDocument, current: Mapping[str, CurrentDefinition
         )
     gone = (name for name in current if name not in wanted)
     yield from (Change("definition", definition_name(source.name, name), "delete") for name in gone)
+
+
+def _tools(
+    document: RoomDocument, configs: Mapping[str, ToolConfig], current: Mapping[str, CurrentTool]
+) -> Iterator[Change]:
+    for tool in document.tools:
+        before = current.get(tool.name)
+        compared = _compared("tool", tool.name, before, tool, ("type", "enabled", "allowed", "guarded"))
+        notes = [*_server(configs.get(tool.name), before)]
+        action: Action = "update" if notes and before is not None else compared.action
+        yield Change("tool", tool.name, action, (*compared.fields, *notes))
+    wanted = {tool.name for tool in document.tools}
+    yield from (Change("tool", name, "delete") for name in current if name not in wanted)
+
+
+def _server(after: ToolConfig | None, before: CurrentTool | None) -> Iterator[FieldChange]:
+    if after is None:
+        return
+    if before is not None and before.config is None:
+        yield FieldChange("config", "unreadable" if before.type == "mcp" else None, "new")
+        return
+    old = before.config if before is not None else None
+    for name in ("url", "header", "prefix"):
+        was, is_ = getattr(old, name, None), getattr(after, name)
+        if was != is_ and (old is not None or name == "url"):
+            yield FieldChange(name, was, is_)
+    was = None if old is None else old.secret
+    if was != after.secret:
+        yield FieldChange(
+            "secret", None if was is None else "1 secret", None if after.secret is None else "1 secret (changed)"
+        )
 
 
 def prompts_differ(before: CurrentDefinition, after: DefinitionDocument) -> bool:

@@ -11,6 +11,7 @@ from room_admin.access import Operator
 from room_admin.apply import Applied, Applier, channel_config_of
 from room_admin.domain.difference import changed
 from room_admin.problems import FieldError, Problem, pointer
+from room_admin.tool_rows import tool_configs_of
 from room_common.contracts.channel_config import CHANNEL_SECRETS, ChannelConfig
 from room_common.contracts.room_document import RoomDocument
 from room_common.contracts.source_config import MAX_SECRETS, unusable_secrets
@@ -33,6 +34,9 @@ class ApplyRequest(BaseModel):
     channel_secrets: dict[str, SecretValue] = Field(
         default_factory=dict, description="The values of the channel's secrets, by their names."
     )
+    tool_secrets: dict[str, SecretValue] = Field(
+        default_factory=dict, description="The values of the tools' secrets, by the tool's name."
+    )
     dry_run: bool = Field(False, description="Only say what would change.")
 
 
@@ -47,7 +51,7 @@ class FieldChangeOut(BaseModel):
 class ChangeOut(BaseModel):
     """What happens to one thing."""
 
-    kind: Literal["room", "channel", "source", "definition"]
+    kind: Literal["room", "channel", "source", "definition", "tool"]
     name: str
     action: Literal["create", "update", "delete", "unchanged"]
     fields: list[FieldChangeOut]
@@ -74,11 +78,17 @@ class ApplyAnswer(BaseModel):
 async def apply(request: Request, body: ApplyRequest, caller: Operator) -> ApplyAnswer:
     """Make an instance match the document. Idempotent: a second time changes nothing."""
     _check_secrets(body)
+    _check_tool_secrets(body)
     channel_config = _channel_config(body)
     applier: Applier = request.app.state.applier
     try:
         applied = await applier.apply(
-            body.room, body.secrets, caller, dry_run=body.dry_run, channel_config=channel_config
+            body.room,
+            body.secrets,
+            caller,
+            dry_run=body.dry_run,
+            channel_config=channel_config,
+            tool_configs=tool_configs_of(body.room, body.tool_secrets),
         )
     except Refused as error:
         raise Problem(422, str(error), (FieldError(pointer="/room/timezone", detail=str(error)),)) from None
@@ -107,6 +117,25 @@ def _check_secrets(body: ApplyRequest) -> None:
     ]
     if errors:
         raise Problem(422, "the secrets do not fit the document", tuple(errors))
+
+
+def _check_tool_secrets(body: ApplyRequest) -> None:
+    wanted = {tool.name for tool in body.room.tools if tool.secret is not None}
+    errors = [
+        FieldError(pointer=pointer(("body", "tool_secrets", name)), detail=detail)
+        for names, detail in (
+            (body.tool_secrets.keys() - wanted, "no tool of this name refers to a secret"),
+            (wanted - body.tool_secrets.keys(), "the tool refers to a secret that is not given"),
+        )
+        for name in sorted(names)
+    ]
+    errors += [
+        FieldError(pointer=pointer(("body", "tool_secrets", name)), detail="has characters that no header can carry")
+        for name, value in body.tool_secrets.items()
+        if not (value.isascii() and value.isprintable())
+    ]
+    if errors:
+        raise Problem(422, "the secrets do not fit the tools", tuple(errors))
 
 
 def _channel_config(body: ApplyRequest) -> ChannelConfig | None:
