@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import subprocess
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from room_local.parts.processes import PartFailed, wait_until
 from room_local.parts.server import Server
 
 _STOP_TIMEOUT = 15.0
+_LISTENERS = frozenset({"listeners", "advertised.listeners"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +33,20 @@ class ApacheNode(Server):
     start_timeout = 90.0
     stop_timeout = _STOP_TIMEOUT
 
-    def __init__(self, data: Path, log: Path, *, address: _Address, cluster: Sequence[_Address], heap_mb: int) -> None:
+    def __init__(
+        self,
+        data: Path,
+        log: Path,
+        *,
+        address: _Address,
+        cluster: Sequence[_Address],
+        heap_mb: int,
+        extra: Mapping[str, str],
+        format_options: Sequence[str],
+    ) -> None:
         super().__init__(data, log)
+        self._extra = extra
+        self._format_options = format_options
         self.name = "kafka" if len(cluster) == 1 else f"kafka-{address.node}"
         self.port = address.port
         self._address = address
@@ -50,7 +63,7 @@ class ApacheNode(Server):
 
     def prepare(self) -> None:
         self.data.mkdir(parents=True, exist_ok=True)
-        self._configuration.write_text(_configuration(self._address, self._cluster, self.data / "log"))
+        self._configuration.write_text(_configuration(self._address, self._cluster, self.data / "log", self._extra))
         if not (self.data / "log" / "meta.properties").exists():
             self._format()
 
@@ -63,7 +76,9 @@ class ApacheNode(Server):
         cluster = uuid.uuid5(uuid.NAMESPACE_URL, str(self.data.parent)).bytes
         # A leading dash would read as an option of the tool.
         identity = base64.urlsafe_b64encode(cluster).decode().rstrip("=").replace("-", "_")
-        command = _java("kafka.tools.StorageTool", "format", "-t", identity, "-c", str(self._configuration))
+        command = _java(
+            "kafka.tools.StorageTool", "format", "-t", identity, "-c", str(self._configuration), *self._format_options
+        )
         try:
             subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=90)
         except subprocess.CalledProcessError as error:
@@ -73,7 +88,11 @@ class ApacheNode(Server):
 
 
 class ApacheKafka:
-    """A cluster of one or three nodes; with three, replication is 3 and the minimum of replicas in sync is 2."""
+    """A cluster of one or three nodes; with three, replication is 3 and the minimum of replicas in sync is 2.
+
+    ``extra`` are lines of every node's configuration; listeners are added to those it has, anything else replaces its
+    own. ``format_options`` go to Kafka's storage tool when a node is made: users for SCRAM, for instance.
+    """
 
     name = "kafka"
     durable = True
@@ -86,6 +105,8 @@ class ApacheKafka:
         nodes: int = 1,
         port: int | None = None,
         heap_mb: int | None = None,
+        extra: Mapping[str, str] | None = None,
+        format_options: Sequence[str] = (),
         note: Callable[[str], None] = lambda message: None,
     ) -> None:
         if nodes not in (1, 3):
@@ -110,6 +131,8 @@ class ApacheKafka:
                 address=address,
                 cluster=cluster,
                 heap_mb=heap,
+                extra=extra or {},
+                format_options=format_options,
             )
             for address in cluster
         ]
@@ -193,11 +216,11 @@ def _java(main: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
     return [java, *options, *logging, "-cp", f"{fetch_jars()}/*", main, *arguments]
 
 
-def _configuration(address: _Address, cluster: Sequence[_Address], log: Path) -> str:
+def _configuration(address: _Address, cluster: Sequence[_Address], log: Path, extra: Mapping[str, str]) -> str:
     replicas = len(cluster)
     in_sync = 2 if replicas == 3 else 1
     voters = ",".join(f"{one.node}@{HOST}:{one.controller}" for one in cluster)
-    lines = {
+    lines: dict[str, object] = {
         "process.roles": "broker,controller",
         "node.id": address.node,
         "controller.quorum.voters": voters,
@@ -220,6 +243,8 @@ def _configuration(address: _Address, cluster: Sequence[_Address], log: Path) ->
         "broker.session.timeout.ms": 4000,
         "broker.heartbeat.interval.ms": 500,
     }
+    for name, value in extra.items():
+        lines[name] = f"{lines[name]},{value}" if name in _LISTENERS else value
     return "".join(f"{name}={value}\n" for name, value in lines.items())
 
 
