@@ -121,6 +121,17 @@ async def test_a_delivery_past_its_lease_settles_nothing(database: Database, row
     assert (row["status"], row["provider_message_id"], row["lease_until"]) == ("sent", "p1", None)
 
 
+async def test_nor_does_an_earlier_try_of_the_same_process(database: Database, rows_only: Sending) -> None:
+    message = await rows_only.message(await rows_only.room())
+    late = await taken(database, message)
+    await rows_only.cut_off(message)
+    again = await taken(database, message)
+    assert await sent(database, late) is None
+    async with database.transaction() as conn:
+        assert not await sending.settle_failed(conn, late, "a", "timeout")
+    assert await sent(database, again) is not None
+
+
 async def test_a_retry_waits_for_its_time_and_holds_back_what_follows(database: Database, rows_only: Sending) -> None:
     room = await rows_only.room()
     first, second = await rows_only.message(room), await rows_only.message(room)
