@@ -63,6 +63,7 @@ ROUTES = (
     Route("GET", "/deliveries/{delivery_id}/life", "operator"),
     Route("GET", "/deliveries/{delivery_id}/payload", "operator"),
     Route("POST", "/deliveries/{delivery_id}/replay", "operator", body={}),
+    Route("POST", "/definitions/test", "operator", body={"definition": {"name": "n", "match": "m"}, "source": "crm"}),
     Route("GET", "/backlog", "viewer", frozenset({"notes", "headers"})),
     Route("GET", "/backlog/{event_id}", "viewer", frozenset({"notes", "headers"})),
     Route("GET", "/backlog/{event_id}/payload", "operator"),

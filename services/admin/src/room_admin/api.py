@@ -9,11 +9,12 @@ from room_admin.apply import Applier, Urls
 from room_admin.deliveries import Deliveries
 from room_admin.limits import BodyLimit
 from room_admin.problems import ProblemDetails
-from room_admin.routes import apply, changes, deliveries, instances, overflow, rooms, work
+from room_admin.routes import apply, changes, definitions, deliveries, instances, overflow, rooms, work
+from room_admin.routes.definitions import Tester
 from room_common.postgres.database import Database
 from room_common.telemetry.metrics import room_version
 
-_ERRORS = (400, 401, 403, 404, 409, 410, 413, 422, 503)
+_ERRORS = (400, 401, 403, 404, 409, 410, 413, 422, 429, 503)
 
 
 def build(
@@ -21,6 +22,7 @@ def build(
     applier: Applier | None = None,
     urls: Urls | None = None,
     reading: Deliveries | None = None,
+    tester: Tester | None = None,
 ) -> FastAPI:
     """The API. Without adapters it can only describe itself: the committed OpenAPI document is made that way."""
     app = FastAPI(
@@ -41,6 +43,7 @@ def build(
     app.state.applier = applier
     app.state.urls = urls
     app.state.deliveries = reading
-    for routes in (apply, instances, changes, rooms, deliveries, overflow, work):
+    app.state.tester = tester
+    for routes in (apply, instances, changes, rooms, definitions, deliveries, overflow, work):
         app.include_router(routes.router, prefix="/api/v1")
     return app

@@ -122,6 +122,16 @@ class Deliveries:
             raise Problem(404, "there is no such delivery, or it has not been decided yet")
         raise Problem(410, GONE)
 
+    async def read_many(self, rows: Sequence[Mapping[str, Any]]) -> dict[UUID, Received]:
+        """What was received, by delivery; those that are not there any more are missing."""
+        records = await self._records.read_many({place_of(row) for row in rows})
+        found = {}
+        for row in rows:
+            one = received(records.get(place_of(row)), row["id"])
+            if one is not None:
+                found[row["id"]] = one
+        return found
+
     def decode(self, found: Received, row: Mapping[str, Any] | None) -> Decoded | Undecodable | None:
         """The items of a delivery, as its source is configured now; None where no envelope says what they are."""
         if found.envelope is None:

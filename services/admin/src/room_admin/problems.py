@@ -57,8 +57,11 @@ class ProblemDetails(BaseModel):
 class Problem(Exception):
     """Ends a request with an error that tells the caller what to do."""
 
-    def __init__(self, status: int, detail: str, errors: tuple[FieldError, ...] = ()) -> None:
+    def __init__(
+        self, status: int, detail: str, errors: tuple[FieldError, ...] = (), *, retry_after: int | None = None
+    ) -> None:
         super().__init__(detail)
+        self.retry_after = retry_after
         self.status = status
         self.detail = detail
         self.errors = errors
@@ -87,7 +90,9 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(Problem)
     async def problem(_: Request, error: Problem) -> Response:
-        headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else None
+        headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
+        if error.retry_after is not None:
+            headers["Retry-After"] = str(error.retry_after)
         return respond(error.status, error.detail, error.errors, headers)
 
     @app.exception_handler(RequestValidationError)

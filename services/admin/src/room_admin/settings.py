@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field, SecretStr
 
 from room_common.kafka.settings import KafkaSettings
+from room_common.llm.settings import LlmSettings
 from room_common.postgres.settings import DatabaseSettings
 from room_common.settings import EncryptionSettings, PublicUrl, Section, ServiceSettings, TokenKeys
 
@@ -17,6 +18,10 @@ class ApiSettings(Section):
     bootstrap_token: SecretStr | None = Field(
         None, min_length=16, description="Becomes the first operator's token; ignored once there is an operator."
     )
+    test_calls: int = Field(8, ge=1, le=256, description="Model calls at once while a definition is tested.")
+    test_seconds: float = Field(
+        100.0, gt=0, le=600, description="Longest time a test of a definition takes; what was asked by then is shown."
+    )
 
 
 class AdminSettings(ServiceSettings):
@@ -24,6 +29,7 @@ class AdminSettings(ServiceSettings):
 
     kafka: KafkaSettings
     database: DatabaseSettings
+    llm: LlmSettings = Field(default_factory=LlmSettings)
     encryption: EncryptionSettings
     token_keys: TokenKeys
     public_url: PublicUrl

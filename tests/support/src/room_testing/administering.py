@@ -22,12 +22,15 @@ from pydantic import SecretStr
 
 from room_admin.api import build
 from room_admin.apply import Applier, Urls
+from room_admin.backtest import Backtest
 from room_admin.deliveries import Deliveries, Records, Sender
+from room_admin.routes.definitions import Tester
 from room_common.crypto import Keyring
 from room_common.domain.tokens import TokenKeys, token_digest
 from room_common.identity import new_id
 from room_common.postgres.database import Database
 from room_common.postgres.settings import DatabaseSettings
+from room_testing.answering_llm import AnsweringLlm
 from room_testing.kept_records import KeptRecords
 
 PUBLIC_URL = "https://hooks.example.com"
@@ -88,13 +91,16 @@ class Administering:
         public_url: str = PUBLIC_URL,
         kafka: tuple[Records, Sender] | None = None,
         keyring: Keyring = KEYRING,
+        test_seconds: float = 20,
     ) -> None:
         self.dsn = dsn
         self.records = KeptRecords()
+        self.llm = AnsweringLlm()
         reader, sender = kafka or (self.records, self.records)
         urls = Urls(keyring, TokenKeys((b"\x02" * 32,)), public_url)
         deliveries = Deliveries(database, keyring, reader, sender)
-        self.app: FastAPI = build(database, Applier(database, keyring, urls), urls, deliveries)
+        tester = Tester(Backtest(deliveries, self.llm, calls_at_once=4, seconds=test_seconds))
+        self.app: FastAPI = build(database, Applier(database, keyring, urls), urls, deliveries, tester)
 
     def client(self, role: str | None = "operator", **options: Any) -> httpx.AsyncClient:
         """A client of the API; None sends no token, another word than a role is sent as the token."""
@@ -217,13 +223,16 @@ async def opened(
     public_url: str = PUBLIC_URL,
     kafka: tuple[Records, Sender] | None = None,
     keyring: Keyring = KEYRING,
+    test_seconds: float = 20,
     **timeouts: float,
 ) -> AsyncIterator[Administering]:
     """The API on a database with the current schema. ``timeouts`` are fields of ``DatabaseSettings``."""
     database = Database(DatabaseSettings.model_validate({"dsn": SecretStr(dsn), **timeouts}))
     await database.start()
     try:
-        world = Administering(dsn, database, public_url=public_url, kafka=kafka, keyring=keyring)
+        world = Administering(
+            dsn, database, public_url=public_url, kafka=kafka, keyring=keyring, test_seconds=test_seconds
+        )
         await add_callers(world)
         yield world
     finally:

@@ -45,6 +45,21 @@ async def latest(conn: Connection, source_id: UUID, limit: int) -> Sequence[Row]
     return await cursor.fetchall()
 
 
+async def sources(conn: Connection, *, name: str, source_id: UUID | None, instance_id: UUID | None) -> Sequence[Row]:
+    """The living sources of that name, or with that id; of one instance, or of all."""
+    cursor = await conn.execute(
+        """
+        select s.id, s.name, s.source_type, s.instance_id, i.slug, nullif(i.models ->> 'fast', '') as fast_model
+        from event_sources s join instances i on i.id = s.instance_id
+        where s.deleted_at is null and i.deleted_at is null
+          and (s.id = %(id)s::uuid or s.name = %(name)s) and (%(instance)s::uuid is null or i.id = %(instance)s)
+        order by i.slug limit 10
+        """,
+        {"id": source_id, "name": name, "instance": instance_id},
+    )
+    return await cursor.fetchall()
+
+
 async def receipt_time(conn: Connection) -> int:
     """The database's clock as a receipt's time: microseconds since the epoch."""
     cursor = await conn.execute("select (extract(epoch from clock_timestamp()) * 1000000)::bigint as us")
