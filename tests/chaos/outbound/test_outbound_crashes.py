@@ -9,6 +9,7 @@ import pytest
 from room_common.contracts.channel_config import make_channel_config
 from room_testing.fake_peer import FakeInbox
 from room_testing.fake_providers import SLACK_TOKEN, FakeSlack
+from room_testing.parts import Parts
 from room_testing.plugin import StartService
 from room_testing.sending_world import Sending
 
@@ -82,3 +83,22 @@ async def test_two_processes_send_each_message_once(
         await world.becomes(message, "sent")
     by_target = [[m["text"] for m in inbox.accepted if m["target"] == f"t{n}"] for n in range(3)]
     assert by_target == [[f"{n}" for n in range(first, 30, 3)] for first in range(3)]
+
+
+async def test_postgresql_restarts_while_messages_go_out(
+    world: Sending, inbox: FakeInbox, start_service: StartService, room_parts: Parts
+) -> None:
+    """What the provider accepted is written down once PostgreSQL is back, and not sent again."""
+    try:
+        server = room_parts.postgres()
+    except LookupError as error:
+        pytest.skip(str(error))
+    room = await world.room()
+    await asyncio.to_thread(start_service, "room_outbound", world.outbound_environment(inbox.url))
+    messages = [await world.message(room, f"{n}", target=f"t{n}") for n in range(40)]
+    for _ in range(2):
+        await asyncio.to_thread(server.restart)
+        await asyncio.sleep(0.5)
+    for message in messages:
+        await world.becomes(message, "sent")
+    assert sorted(int(one["text"]) for one in inbox.accepted) == list(range(40))

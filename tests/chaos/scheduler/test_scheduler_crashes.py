@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
 from room_testing.matching import eventually
+from room_testing.parts import Parts
 from room_testing.plugin import StartService
 from room_testing.scheduling import Scheduling
 
@@ -49,3 +51,36 @@ async def test_killed_after_a_reply_was_recorded(world: Scheduling, start_servic
     start_service("room_scheduler", environment)
     rows = await world.arrived(room, 4)
     assert [(row["text"], row["status"]) for row in rows] == [(f"{number}", "unread") for number in range(4)]
+
+
+async def test_a_postgresql_that_comes_back_brings_no_storm_of_missed_ticks(
+    world: Scheduling, start_service: StartService, room_parts: Parts
+) -> None:
+    try:
+        server = room_parts.postgres()
+    except LookupError as error:
+        pytest.skip(str(error))
+    room = await world.room()
+    channel = await world.channel(room)
+    await world.event(room)
+    await world.mark()
+    for _ in range(2):
+        start_service("room_scheduler", world.scheduler_environment())
+
+    async def ticking(more: int) -> bool:
+        return len(await world.ticks(room)) >= more
+
+    await eventually(lambda: ticking(2), "ticks")
+    await asyncio.to_thread(server.restart)
+    await world.send(world.reply_record(channel, {"sender": "me", "text": "still there?"}))
+    server.pause()
+    await asyncio.sleep(5.0)
+    server.resume()
+    before = len(await world.ticks(room))
+    await eventually(lambda: ticking(before + 3), "ticks after it came back")
+    pending = [tick for tick in await world.ticks(room) if tick.reason == "pending"]
+    assert max(Counter(tick.seq for tick in pending).values()) == 1
+    assert all(later.seq > earlier.seq for earlier, later in pairwise(pending))
+    assert all(abs(tick.issued_at.timestamp() - tick.seq) < 1.5 for tick in pending), "each in its own second"
+    rows = await world.arrived(room)
+    assert [row["text"] for row in rows] == ["still there?"]
