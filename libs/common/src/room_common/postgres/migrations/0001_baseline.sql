@@ -382,14 +382,16 @@ create function room_merge_digest(a jsonb, b jsonb) returns jsonb language sql i
     where position <= 50
 $$;
 
+create function room_digest_line(entry jsonb) returns text language sql immutable parallel safe as $$
+    select (entry ->> 'severity') || ' ' || left(entry ->> 'at', 16) || 'Z ' || (entry ->> 'text')
+$$;
+
 -- For people: the counts, and the five entries that matter most.
 create function room_aged_content(counts jsonb, digest jsonb) returns text language sql immutable parallel safe as $$
     select concat_ws(E'\n',
         (select string_agg(key || ' ' || value, ', ' order by key collate "C") from jsonb_each_text(counts)),
-        (select string_agg(
-            concat_ws(' ', digest -> n ->> 'severity', left(digest -> n ->> 'at', 16) || 'Z', digest -> n ->> 'text'),
-            E'\n' order by n)
-         from generate_series(0, 4) n where digest -> n is not null))
+        room_digest_line(digest -> 0), room_digest_line(digest -> 1), room_digest_line(digest -> 2),
+        room_digest_line(digest -> 3), room_digest_line(digest -> 4))
 $$;
 
 create table token_usage (

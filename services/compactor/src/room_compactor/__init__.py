@@ -1,0 +1,1 @@
+"""Ages the activity log and deletes what is old."""

@@ -1,0 +1,1 @@
+"""Pure rules of aging and of what a run came to."""
