@@ -49,6 +49,7 @@ _DELIVERIES: Final = Listing(
         "outcome": "d.outcome = %(outcome)s",
         "since": "d.received_at >= %(since)s",
         "id": "d.id = %(id)s",
+        "until": "d.received_at < %(until)s",
     },
     # a model's answer that was neither yes nor no may repeat the payload
     private=frozenset({"verdicts"}),
@@ -69,6 +70,7 @@ _BACKLOG: Final = Listing(
         "status": "b.status = %(status)s",
         "since": "b.matched_at >= %(since)s",
         "id": "b.id = %(id)s",
+        "delivery": "b.delivery_id = %(delivery)s",
     },
     private=frozenset({"notes", "headers"}),
 )
@@ -100,6 +102,7 @@ _CYCLES: Final = Listing(
         "status": "c.status = %(status)s",
         "since": "c.started_at >= %(since)s",
         "id": "c.id = %(id)s",
+        "ids": "c.id = any(%(ids)s)",
     },
 )
 _MESSAGES: Final = Listing(
@@ -114,6 +117,7 @@ _MESSAGES: Final = Listing(
         "status": "m.status = %(status)s",
         "since": "m.created_at >= %(since)s",
         "id": "m.id = %(id)s",
+        "cycles": "m.cycle_id = any(%(cycles)s)",
     },
     private=frozenset({"text", "target"}),
 )
