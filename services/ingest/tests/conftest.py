@@ -12,8 +12,9 @@ from prometheus_client import CollectorRegistry
 
 from room_ingest.intake import Intake
 from room_ingest.metrics import IngestMetrics
+from room_ingest.overflow import Overflow
 from room_ingest.server import Server
-from room_ingest.settings import HttpSettings
+from room_ingest.settings import HttpSettings, OverflowSettings
 from room_testing.webhook_port import KEYS, Client, MemorySink, OpenPort, Port
 
 
@@ -24,17 +25,22 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], a
 
 @pytest.fixture
 async def open_port() -> AsyncIterator[OpenPort]:
-    """``await open_port(headers_seconds=0.3, ...)`` starts a port with those settings."""
+    """``await open_port(headers_seconds=0.3, ...)`` starts a port with those settings; with ``overflow=connection``
+    it has an overflow table."""
     servers: list[Server] = []
     clients: list[Client] = []
 
     async def make(**settings: Any) -> Port:
+        connection = settings.pop("overflow", None)
         chosen = HttpSettings(host="127.0.0.1", port=0, drain_seconds=settings.pop("drain_seconds", 0.2), **settings)
         registry = CollectorRegistry()
         metrics = IngestMetrics(registry)
         webhooks, replies = MemorySink(), MemorySink()
         loop = asyncio.get_running_loop()
-        server = Server(chosen, Intake(chosen, KEYS, webhooks, replies, metrics, loop), metrics)
+        overflow = None if connection is None else Overflow(connection, OverflowSettings(), metrics)
+        if overflow is not None:
+            await overflow.start()
+        server = Server(chosen, Intake(chosen, KEYS, webhooks, replies, metrics, loop, overflow), metrics)
         await server.start()
         servers.append(server)
 

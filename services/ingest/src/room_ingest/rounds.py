@@ -1,7 +1,7 @@
 """Produce rounds: all records that arrive while a request is at a broker become the next request to it.
 
 One batch a partition, one answer for all of them. aiokafka's client does connections, TLS and SASL, metadata and
-version negotiation, and its C builder the batches; its producer is left out, because its tasks, futures and schema
+version negotiation; its producer is left out, because its tasks, futures and schema
 classes for every record cost several times what the rest of ingest does.
 
 What holds: acks=all; one batch of a partition in flight. A retriable error sends the same bytes again after a look at
@@ -27,6 +27,7 @@ from room_common.kafka.failures import failure_kind
 from room_common.service.parts import Part
 from room_ingest.batches import FLIGHT, NO_IDENTITY, READY, REST, TROUBLE, Batch, Node, Partition, build, older
 from room_ingest.cluster import TRANSIENT, Cluster, Link
+from room_ingest.lanes import Lane
 from room_ingest.metrics import IngestMetrics
 from room_ingest.produce import ProduceRequest, Result
 from room_ingest.sink import Parcel
@@ -44,34 +45,6 @@ _FRESH_ID: Final = frozenset({45, 47, 49, 59, 90})
 """Out of order sequence, invalid epoch, invalid id mapping, unknown id, fenced."""
 
 log = structlog.get_logger(__name__)
-
-
-class Lane:
-    """One topic: the :class:`~room_ingest.sink.RecordSink` of its records."""
-
-    def __init__(self, rounds: Rounds, topic: str) -> None:
-        self._rounds = rounds
-        self.topic = topic
-        self.partitions: list[Partition] = []
-        self.problem: str | None = f"topic {topic} is not known yet"
-
-    def submit(self, parcel: Parcel) -> None:
-        """See ``RecordSink``. Refuses at once before the topic is known, and where records have another place to go,
-        what would most likely become late (:meth:`Rounds.expects_little`)."""
-        rounds = self._rounds
-        partitions = self.partitions
-        if not partitions or rounds.dead is not None:
-            parcel.done(False)
-            return
-        partition = partitions[parcel.spread % len(partitions)]
-        if rounds.doubtful and rounds.expects_little(partition):
-            parcel.done(False)
-            return
-        parcel.born = rounds.now()
-        partition.pending.append(parcel)
-        rounds.outstanding += 1
-        if partition.place == REST:
-            rounds.put(partition)
 
 
 class Rounds(Part):
@@ -98,11 +71,11 @@ class Rounds(Part):
         not ready."""
         self._alone = alone
         self.doubtful = False
-        """Whether :meth:`expects_little` is worth asking."""
+        """Whether a record may be refused at once (:meth:`Lane.expects_little`)."""
         self._cluster = cluster
         self._idempotent = idempotence
         self._metrics = metrics
-        self._limit = acknowledge_seconds
+        self.limit = acknowledge_seconds
         self._request_seconds = request_seconds
         self.stop_timeout = acknowledge_seconds + 6.0
         self.lanes = {topic: Lane(self, topic) for topic in topics}
@@ -111,11 +84,12 @@ class Rounds(Part):
         self.now = time.monotonic
         self._identity: tuple[int, int] | None = None if idempotence else NO_IDENTITY
         self._nodes: dict[int, Node] = {}
-        self._troubled: dict[Partition, None] = {}
+        self.troubled: dict[Partition, None] = {}
         self._wake = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._problem: str | None = "no connection to Kafka yet"
+        self.away: str | None = "no connection to Kafka yet"
+        """Why no broker answers, None while one does."""
         self._stopping = False
 
     # -- lifetime -----------------------------------------------------------------------------------------------------
@@ -130,7 +104,7 @@ class Rounds(Part):
 
     async def stop(self) -> None:
         """Wait until every record is acknowledged or late, then close."""
-        end = self.now() + self._limit + 1.0
+        end = self.now() + self.limit + 1.0
         while self.outstanding and self.dead is None and self.now() < end:  # noqa: ASYNC110 - an event costs every record
             await asyncio.sleep(0.01)
         self._stopping = True
@@ -149,31 +123,18 @@ class Rounds(Part):
 
     def problem(self) -> str | None:
         """None when Kafka takes records of every topic, else why not."""
-        return self.dead or self._problem or next((lane.problem for lane in self.lanes.values() if lane.problem), None)
+        return self.dead or self.away or next((lane.problem for lane in self.lanes.values() if lane.problem), None)
 
     def ready(self) -> str | None:
         return self.problem() if self._alone else None
 
     # -- rounds -------------------------------------------------------------------------------------------------------
 
-    def expects_little(self, partition: Partition) -> bool:
-        """Whether to refuse a record at once: no broker answers, or one became late in this partition, none was written
-        since, and another one is trying right now, one for each broker at a time."""
-        if self._problem is not None:
-            return True
-        node = partition.node
-        if not partition.stalled:
-            return False
-        if node is None or partition.pending or partition.batch is not None or node.trying_until > self.now():
-            return True
-        node.trying_until = self.now() + self._limit
-        return False
-
     def put(self, partition: Partition) -> None:
         """Give a partition with records to its broker's next round, or to recovery where it has no broker."""
         node = partition.node
         if node is None:
-            self._trouble(partition)
+            self.trouble(partition)
             return
         partition.place = READY
         node.ready.append(partition)
@@ -209,7 +170,7 @@ class Rounds(Part):
                     partition.place = REST
                     continue
                 if self._identity is None:
-                    self._trouble(partition)
+                    self.trouble(partition)
                     continue
                 build(partition, self._identity, now_ms)
             assert partition.batch is not None
@@ -226,7 +187,7 @@ class Rounds(Part):
             batches.setdefault(partition.topic, []).append((partition.index, partition.batch.raw))
         try:
             link = await self._cluster.link(node.id)
-            return link, link.send(ProduceRequest(batches, int(self._limit * 1000)))
+            return link, link.send(ProduceRequest(batches, int(self.limit * 1000)))
         except TRANSIENT as error:
             self._unanswered(parcels, error)
             return None
@@ -258,7 +219,7 @@ class Rounds(Part):
             else:
                 self._failed(partition, partition.batch, code)
         for partition in open_parcels.values():
-            self._trouble(partition)
+            self.trouble(partition)
         self._metrics.produced["ok" if finished else "failed"] += 1
         return finished
 
@@ -280,10 +241,10 @@ class Rounds(Part):
             partition.pending = batch.items[batch.told :] + partition.pending
             partition.batch = None
             self._renew()
-            self._trouble(partition)
+            self.trouble(partition)
         elif error.retriable or code == kafka.CorruptRecordException.errno:
             self._metrics.produced["retried"] += 1
-            self._trouble(partition)
+            self.trouble(partition)
         else:
             log.error("Kafka refused records", topic=partition.topic.decode(), error=error.__name__, code=code)
             partition.batch = None
@@ -295,11 +256,12 @@ class Rounds(Part):
         self._metrics.produced["retried"] += 1
         log.info("a produce request got no answer", kind=failure_kind(error), error=type(error).__name__)
         for partition in parcels:
-            self._trouble(partition)
+            self.trouble(partition)
 
-    def _trouble(self, partition: Partition) -> None:
+    def trouble(self, partition: Partition) -> None:
+        """Leave a partition with records to recovery."""
         partition.place = TROUBLE
-        self._troubled[partition] = None
+        self.troubled[partition] = None
         self._wake.set()
 
     def _renew(self) -> None:
@@ -341,9 +303,9 @@ class Rounds(Part):
 
     def _tick(self) -> None:
         self._timer = self._loop.call_later(TICK_SECONDS, self._tick)
-        if not self.outstanding and not self._troubled:
+        if not self.outstanding and not self.troubled:
             return
-        late = self.now() - self._limit
+        late = self.now() - self.limit
         for lane in self.lanes.values():
             for partition in lane.partitions:
                 self._expire(partition, late)
@@ -389,23 +351,23 @@ class Rounds(Part):
                 if failures >= 2 and not told:
                     told = True
                     self.doubtful = not self._alone
-                    self._problem = f"Kafka does not answer ({failure_kind(error)})"
+                    self.away = f"Kafka does not answer ({failure_kind(error)})"
                     log.warning("Kafka does not answer", kind=failure_kind(error), error=type(error).__name__)
                 if failures >= drop_at:
                     drop_at = failures + _NEW_CLIENT_AFTER
                     await self._cluster.drop()
                 self._wake.set()
             else:
-                if told or self._problem is not None:
+                if told or self.away is not None:
                     log.info("Kafka answers")
-                failures, drop_at, told, self._problem = 0, _NEW_CLIENT_AFTER, False, None
+                failures, drop_at, told, self.away = 0, _NEW_CLIENT_AFTER, False, None
                 self._release()
             await asyncio.sleep(RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)])
 
     async def _repair(self) -> None:
         await self._cluster.refresh(list(self.lanes))
         for lane in self.lanes.values():
-            self._map(lane)
+            lane.take_over(self._cluster, self._nodes)
         if self._identity is None:
             identity = await self._cluster.identify()
             for lane in self.lanes.values():
@@ -413,35 +375,9 @@ class Rounds(Part):
                     partition.sequence = 0
             self._identity = identity
 
-    def _map(self, lane: Lane) -> None:
-        """Take over a topic's partitions and leaders."""
-        count = self._cluster.partitions(lane.topic)
-        if not count:
-            why = "may not be written" if self._cluster.denied(lane.topic) else "does not exist"
-            lane.problem = f"topic {lane.topic} {why}"
-            for partition in lane.partitions:
-                partition.node = None
-            return
-        if lane.problem is not None:
-            lane.problem = None
-            log.info("topic found", topic=lane.topic, partitions=count)
-        partitions = lane.partitions
-        partitions += [Partition(lane.topic.encode(), index) for index in range(len(partitions), count)]
-        for gone in partitions[count:]:  # made again with fewer: what waits goes where the key would go now
-            self._troubled.pop(gone, None)
-            heir = partitions[gone.index % count]
-            heir.pending += (gone.batch.items[gone.batch.told :] if gone.batch else []) + gone.pending
-            gone.pending, gone.batch, gone.node = [], None, None
-            if heir.pending and heir.place == REST:
-                self._trouble(heir)
-        del partitions[count:]
-        for partition in partitions:
-            leader = self._cluster.leader(lane.topic, partition.index)
-            partition.node = None if leader is None else self._nodes.setdefault(leader, Node(leader))
-
     def _release(self) -> None:
         """Send the troubled partitions on; those without a leader, and missing topics, are looked at again."""
-        troubled, self._troubled = self._troubled, {}
+        troubled, self.troubled = self.troubled, {}
         for partition in troubled:
             self._next(partition)
         if any(lane.problem for lane in self.lanes.values()):
