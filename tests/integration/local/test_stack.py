@@ -160,7 +160,7 @@ def test_a_service_with_a_wrong_setting_ends_the_start(make: Make, server_folder
 
 
 def test_a_deaf_service_is_killed(make: Make, server_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("room_local.child.ServiceChild.stop_timeout", 0.5)
+    monkeypatch.setattr("room_local.services.ServiceSpec.stop_seconds", lambda *_: 0.5)
     made = make(environment={"STANDIN": "deaf"})
     made.stack.up()
     running = pids(status(server_folder))

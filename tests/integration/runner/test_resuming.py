@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from room_common import faults
-from room_common.errors import LeaseLost
+from room_common.errors import DependencyUnavailable, LeaseLost
 from room_common.llm.port import ChatRequest, Completion
 from room_common.postgres import resuming
 from room_runner.outside import Calling, OutsideTool, ToolFailed
@@ -228,6 +228,26 @@ async def test_a_stop_is_obeyed_at_the_end_of_a_step_and_the_cycle_goes_on_elsew
     assert [message["text"] for message in await stage.world.messages(room)] == ["once"]
     (row,) = await stage.world.cycles(room)
     assert (row["resumes"], row["steps"]) == (1, 3)
+
+
+async def test_a_stop_ends_the_wait_for_a_provider_in_trouble_and_gives_the_cycle_back(stage: Stage) -> None:
+    room = await stage.world.room()
+    event = await stage.world.event(room)
+    asked = asyncio.Event()
+
+    async def told() -> None:
+        asked.set()
+
+    gone = FakeLlm([DependencyUnavailable("llm", "connect")], before=told)
+    cycle = asyncio.create_task((await stage.cycle(room, gone, provider_wait_seconds=600)).run())
+    await asked.wait()
+    stage.draining.set()
+    async with asyncio.timeout(20):
+        assert await cycle == "suspended"
+    assert (await stage.world.state(room))["lease_owner"] is None
+    stage.draining.clear()
+    end, _ = await stage.run(room, call(mark(event)), text("NO_MESSAGE"))
+    assert end == "succeeded"
 
 
 async def test_a_call_cut_off_by_a_stop_is_not_recorded_and_made_again(stage: Stage) -> None:

@@ -15,8 +15,6 @@ from room_local.services import ServiceSpec
 class ServiceChild(Server):
     """``python -m module arguments``; ready when ``ready_path`` on ``ready_port`` says 200."""
 
-    stop_timeout = 20.0
-
     def __init__(
         self,
         spec: ServiceSpec,
@@ -31,6 +29,7 @@ class ServiceChild(Server):
         self.name = spec.name
         self.ready_port = ready_port
         self.ready_path = spec.ready_path
+        self.stop_timeout = spec.stop_seconds(env)
         self._spec = spec
         self._arguments = arguments
         self._env = env

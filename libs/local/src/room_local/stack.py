@@ -201,7 +201,7 @@ class Stack:
         write_private(self.files.environment, shell_file(self.addresses, self.files, self.options))
         watched = []
         for spec in self._services:
-            one = Watched(self._child(spec), "service")
+            one = Watched(self._child(spec), spec.kind)
             watched.append(one)
             self._supervisor.add(one)
         self._wait_for(watched, self.options.ready_seconds)
@@ -302,6 +302,7 @@ class Stack:
             restarts=watched.restarts,
             log=str(server.log),
             stop_signal=int(server.stop_signal),
+            stop_seconds=server.stop_timeout,
         )
         if isinstance(server, ServiceChild):
             port = self.addresses.ports.get(server.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -19,13 +20,14 @@ class ProcessRecord:
     """One process as it was last seen. ``pid`` and ``started_at`` together name it, since pids are used again."""
 
     name: str
-    kind: Literal["part", "service"]
+    kind: Literal["part", "service", "stand-in"]
     state: str
     pid: int | None
     started_at: float | None
     restarts: int
     log: str
     stop_signal: int = int(signal.SIGTERM)
+    stop_seconds: float = 15.0
     port: int | None = None
     operations_port: int | None = None
     url: str | None = None
@@ -46,6 +48,14 @@ class StackRecord:
     broker_memory_limit: int | None = None
     reason: str | None = None
     processes: tuple[ProcessRecord, ...] = field(default=())
+
+    @property
+    def stop_seconds(self) -> float:
+        """Seconds within which a supervisor has stopped all of it: what goes at once, then one part after the other."""
+        by_kind: dict[str, list[float]] = {"service": [0.0], "stand-in": [0.0], "part": [0.0]}
+        for one in self.processes:
+            by_kind[one.kind].append(one.stop_seconds)
+        return max(by_kind["service"]) + max(by_kind["stand-in"]) + sum(by_kind["part"])
 
     @property
     def supervised(self) -> bool:
@@ -70,15 +80,26 @@ def load(files: StackFiles) -> StackRecord | None:
         return None
 
 
-def reap(record: StackRecord, timeout: float = 15.0) -> list[str]:
-    """End what an earlier supervisor left behind; returns the names. Services first, then the parts they use."""
-    return [
-        one.name
-        for one in reversed(record.processes)
-        if one.pid is not None
+def reap(record: StackRecord) -> list[str]:
+    """End what an earlier supervisor left behind; returns the names. In the order in which a supervisor stops them."""
+    services, stand_ins, parts = (
+        [one for one in reversed(record.processes) if one.kind == kind] for kind in ("service", "stand-in", "part")
+    )
+    ended: list[str] = []
+    for together in (services, stand_ins, *([part] for part in parts)):
+        if together:
+            with ThreadPoolExecutor(max_workers=len(together)) as pool:
+                there = list(pool.map(_end, together))
+            ended += [one.name for one, was in zip(together, there, strict=True) if was]
+    return ended
+
+
+def _end(one: ProcessRecord) -> bool:
+    return (
+        one.pid is not None
         and one.started_at is not None
-        and end_recorded(one.pid, one.started_at, signal.Signals(one.stop_signal), timeout)
-    ]
+        and end_recorded(one.pid, one.started_at, signal.Signals(one.stop_signal), one.stop_seconds)
+    )
 
 
 def start_of(pid: int | None) -> float | None:

@@ -16,6 +16,9 @@ from room_local.parts.probe import http_status
 from room_local.parts.processes import end_recorded, is_same, memory, wait_until
 from room_local.state import ProcessRecord, StackRecord, load, reap, save
 
+_MARGIN_SECONDS = 30.0
+"""What a supervisor may need besides, before it is killed."""
+
 Running = Literal["running", "starting", "stopping", "stopped", "failed", "abandoned"]
 
 
@@ -83,7 +86,7 @@ def status(directory: Path) -> StackStatus:
     )
 
 
-def take_down(directory: Path, timeout: float = 60.0) -> list[str]:
+def take_down(directory: Path) -> list[str]:
     """Stop the stack of ``directory``, also one whose supervisor was killed. Returns the names of what was ended."""
     files = StackFiles(directory)
     record = load(files)
@@ -91,7 +94,7 @@ def take_down(directory: Path, timeout: float = 60.0) -> list[str]:
         return []
     alive = [one.name for one in record.processes if _alive(one)]
     if record.supervised and record.supervisor_pid != os.getpid():
-        _end_supervisor(record, timeout)
+        _end_supervisor(record, record.stop_seconds + _MARGIN_SECONDS)
     record = load(files) or record
     reap(record)
     if record.phase not in ("stopped", "failed"):

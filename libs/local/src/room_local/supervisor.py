@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -14,10 +14,15 @@ from room_local.events import Event, Listener
 from room_local.parts.processes import wait_until
 from room_local.parts.server import Server
 
+Kind = Literal["part", "service", "stand-in"]
+"""Parts hold what services work with; stand-ins play what is outside of Room."""
+
 State = Literal["starting", "ready", "restarting", "stopped"]
 
 _STEP_SECONDS = 0.2
 _MEMORY_SECONDS = 5.0
+_PATIENCE_SECONDS = 5.0
+"""A stop that takes longer says for whom it waits."""
 
 
 @dataclass(slots=True)
@@ -28,7 +33,7 @@ class Watched:
     """
 
     server: Server
-    kind: Literal["part", "service"]
+    kind: Kind
     after_restart: Callable[[], None] | None = None
     memory_limit: int | None = None
     state: State = "stopped"
@@ -74,25 +79,39 @@ class Supervisor:
                 self._check_memory(watched)
 
     def stop(self) -> None:
-        """Stop everything in bounded time: services first and all at once, then the parts in reverse order."""
+        """Stop everything in bounded time, users before what they use.
+
+        Services go first and all at once: each finishes what it has in hand, and for that may need the model provider,
+        Kafka and the database. Then go the stand-ins, then the parts in reverse order.
+        """
         self._stopping.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(30)
-        services = [watched for watched in reversed(self.watched) if watched.kind == "service"]
-        for watched in services:
-            watched.server.terminate()
-        limit = max((watched.server.stop_timeout for watched in services), default=0.0)
-        wait_until(lambda: all(watched.server.pid is None for watched in services), timeout=limit)
-        for watched in services:
-            if watched.server.pid is not None:
-                self._tell("warning", watched, f"did not stop within {limit:.0f} s and was killed")
-            watched.server.kill()
-            watched.state = "stopped"
+        self._stop_together("service")
+        self._stop_together("stand-in")
         for watched in reversed(self.watched):
             if watched.kind == "part":
                 watched.server.stop()
                 watched.state = "stopped"
         self._changed()
+
+    def _stop_together(self, kind: Kind) -> None:
+        group = [watched for watched in reversed(self.watched) if watched.kind == kind]
+        for watched in group:
+            watched.server.terminate()
+        limit = max((watched.server.stop_timeout for watched in group), default=0.0)
+        patience = min(_PATIENCE_SECONDS, limit)
+        if not _gone(group, patience):
+            for watched in group:
+                if watched.server.pid is not None:
+                    left = watched.server.stop_timeout - patience
+                    self._tell("stopping", watched, f"finishes what it has in hand, for {left:.0f} s at most")
+            _gone(group, limit - patience)
+        for watched in group:
+            if watched.server.pid is not None:
+                self._tell("warning", watched, f"did not stop within {limit:.0f} s and was killed")
+            watched.server.kill()
+            watched.state = "stopped"
 
     def _loop(self) -> None:
         while not self._stopping.wait(_STEP_SECONDS):
@@ -158,6 +177,10 @@ class Supervisor:
             self._relaunch(watched, time.monotonic())
 
     def _tell(
-        self, kind: Literal["starting", "ready", "restarting", "warning"], watched: Watched, message: str
+        self, kind: Literal["starting", "ready", "restarting", "warning", "stopping"], watched: Watched, message: str
     ) -> None:
         self._listener(Event(kind, watched.server.name, message))
+
+
+def _gone(group: Sequence[Watched], timeout: float) -> bool:
+    return wait_until(lambda: all(watched.server.pid is None for watched in group), timeout=timeout)

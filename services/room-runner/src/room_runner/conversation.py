@@ -141,8 +141,9 @@ class Conversation:
                 raise Failed("deadline") from error
             except DependencyUnavailable as error:
                 began = time.monotonic()
-                closed = await provider.wait_closed(self._settings.provider_wait_seconds)
+                closed = await provider.wait_closed(self._settings.provider_wait_seconds, unless=self._desk.draining)
                 self.waited += time.monotonic() - began
+                self._boundary()
                 if not closed:
                     raise Suspended("provider") from error
             self._boundary()

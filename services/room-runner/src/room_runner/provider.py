@@ -60,14 +60,15 @@ class Provider(Loop):
         self._move(self._circuit.answered())
         return completion
 
-    async def wait_closed(self, seconds: float) -> bool:
-        """Wait until the provider answers again, at most ``seconds``; whether it does."""
+    async def wait_closed(self, seconds: float, *, unless: asyncio.Event) -> bool:
+        """Wait until the provider answers again, at most ``seconds`` and not past ``unless``; whether it does."""
+        waits = {asyncio.create_task(event.wait()) for event in (self._closed, unless)}
         try:
-            async with asyncio.timeout(seconds):
-                await self._closed.wait()
-        except TimeoutError:
-            return False
-        return True
+            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        return self._closed.is_set()
 
     async def run(self) -> None:
         """Probe while the circuit is open."""
