@@ -6,7 +6,7 @@ UV_VERSION := 0.13.9
 
 # What `room demo` and `room up` need, then what tests and checks need besides.
 PACKAGES := libs/common libs/local services/ingest services/matcher services/scheduler services/room-runner \
-	services/outbound services/admin cli
+	services/outbound services/compactor services/admin cli
 TEST_PACKAGES := tests/support
 LOCK := $(BIN)/uv --system-certs pip compile --quiet --no-header --no-annotate --no-strip-extras \
 	--no-emit-index-url --no-emit-find-links --python-version 3.11
@@ -14,7 +14,7 @@ LOCK := $(BIN)/uv --system-certs pip compile --quiet --no-header --no-annotate -
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: help demo up test test-fast fuzz check fmt documents bench-ingest clean lock
+.PHONY: help demo up test test-fast fuzz check fmt documents overlap bench-cycles bench-ingest clean lock
 
 help: ## List the targets
 	@echo "Targets (Python 3.11 or later is needed; PYTHON=... names another one than python3):"
@@ -50,6 +50,12 @@ documents: $(VENV)/.runtime ## Write the documents that are made from the code: 
 	@$(BIN)/python -m room_common.contracts.documents contracts
 	@$(BIN)/python -m room_admin.openapi contracts/openapi.json
 	@$(BIN)/python -m room_common.settings_reference docs/configuration.md
+
+overlap: $(VENV)/.dev ## Kill, freeze and restart under 200 rooms for 10 minutes, then check the history (ARGS="--seed 7 --minutes 2")
+	@$(BIN)/python -m room_testing.overlap $(ARGS)
+
+bench-cycles: $(VENV)/.dev ## Measure how many cycles one room-runner process carries (ARGS="--cycles 500")
+	@$(BIN)/python bench/cycles/run.py $(ARGS)
 
 bench-ingest: $(VENV)/.dev ## Measure ingest beside FastAPI + aiokafka (needs cc; Java and Maven for Apache Kafka; ARGS=...)
 	@$(BIN)/python bench/ingest/run.py $(ARGS)

@@ -1,6 +1,7 @@
 """Servers that speak MCP over streamable HTTP: what they offer, and calling it. Every request keeps the egress rules.
 
 Each use is a session of its own: nothing is shared between cycles, and a server that was restarted is there again.
+The SDK is loaded when a server is first used: a worker without servers does without its 25 MB and half a second.
 """
 
 from __future__ import annotations
@@ -10,11 +11,7 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
-
-from mcp.client.session import ClientSession
-from mcp.client.streamable_http import streamable_http_client
-from mcp_types import CallToolResult, Implementation, PaginatedRequestParams, TextContent
+from typing import TYPE_CHECKING, Any, Final
 
 from room_common.contracts.tool_config import ToolConfig
 from room_common.egress.client import EgressTransport, Resolve, resolve
@@ -22,6 +19,10 @@ from room_common.egress.settings import EgressSettings
 from room_common.egress.streams import EgressStreams, streams_client
 from room_runner.domain.offers import Offer, offer
 from room_runner.outside import Calling, ToolFailed
+
+if TYPE_CHECKING:
+    from mcp.client.session import ClientSession
+    from mcp_types import CallToolResult
 
 LIST_SECONDS: Final = 15.0
 _PAGES: Final = 20
@@ -53,6 +54,8 @@ class McpServer:
         transport = self._transport()
         try:
             async with asyncio.timeout(LIST_SECONDS), self._session(transport, LIST_SECONDS) as session:
+                from mcp_types import PaginatedRequestParams
+
                 cursor = None
                 for _ in range(_PAGES):
                     page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
@@ -77,6 +80,8 @@ class McpServer:
             raise ServerFailed("timeout") from None
         except Exception as error:
             raise ServerFailed(transport.trouble or "protocol") from error
+        from mcp_types import CallToolResult
+
         if not isinstance(result, CallToolResult):
             raise ServerFailed("protocol")
         return result
@@ -86,13 +91,14 @@ class McpServer:
 
     @asynccontextmanager
     async def _session(self, transport: EgressStreams, seconds: float) -> AsyncIterator[ClientSession]:
+        session_type, connect, implementation = await asyncio.to_thread(_sdk)
         config = self._config
         headers = {} if config.secret is None else {config.header: f"{config.prefix}{config.secret}"}
         async with (
             streams_client(transport, self._egress, headers, read_seconds=seconds) as client,
-            streamable_http_client(config.url, http_client=client) as (read, write),
-            ClientSession(
-                read, write, read_timeout_seconds=seconds, client_info=Implementation(name="room", version="1")
+            connect(config.url, http_client=client) as (read, write),
+            session_type(
+                read, write, read_timeout_seconds=seconds, client_info=implementation(name="room", version="1")
             ) as session,
         ):
             await session.initialize()
@@ -137,8 +143,16 @@ class McpTool:
         return text
 
 
+def _sdk() -> tuple[Any, Any, Any]:
+    from mcp.client.session import ClientSession
+    from mcp.client.streamable_http import streamable_http_client
+    from mcp_types import Implementation
+
+    return ClientSession, streamable_http_client, Implementation
+
+
 def _text(result: CallToolResult) -> str:
-    parts = [item.text if isinstance(item, TextContent) else f"[{item.type} left out]" for item in result.content]
+    parts = [item.text if item.type == "text" else f"[{item.type} left out]" for item in result.content]
     if not parts and result.structured_content is not None:
         return json.dumps(result.structured_content, ensure_ascii=False)
     return "\n".join(parts)

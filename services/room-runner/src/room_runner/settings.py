@@ -15,7 +15,7 @@ from room_common.settings import EncryptionSettings, Section, ServiceSettings
 class CycleSettings(Section):
     """How cycles are claimed and run."""
 
-    slots: int = Field(8, ge=1, le=256, description="Cycles under way at once in one process.")
+    slots: int = Field(8, ge=1, le=2048, description="Cycles under way at once in one process.")
     claim_seconds: float = Field(2.0, gt=0, le=60, description="Seconds between looks for an awake room.")
     lease_seconds: float = Field(30.0, ge=1, le=600, description="Seconds a lease lasts without renewal.")
     renew_seconds: float = Field(8.0, ge=0.1, le=200, description="Seconds between renewals of all leases.")
