@@ -6,6 +6,7 @@ import typer
 
 from room_cli import (
     apply_command,
+    compact_command,
     list_commands,
     overflow_command,
     room_commands,
@@ -33,6 +34,7 @@ for commands in (
     talk_commands,
     room_commands,
     setup_commands,
+    compact_command,
 ):
     commands.register(app)
 

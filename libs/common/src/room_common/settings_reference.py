@@ -19,7 +19,7 @@ from pydantic_core import PydanticUndefined
 
 from room_common.settings import ServiceSettings, Variable, section_of, variables
 
-SERVICES = ("ingest", "matcher", "scheduler", "runner", "outbound", "admin")
+SERVICES = ("ingest", "matcher", "scheduler", "runner", "outbound", "compactor", "admin")
 """Services by the name of their package, ``room_<name>``."""
 
 _HEAD = """\

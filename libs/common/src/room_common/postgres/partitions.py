@@ -28,6 +28,19 @@ async def ensure(conn: Connection, lock_seconds: float = 2.0) -> int:
     return 0 if row is None else int(row["made"])
 
 
+async def count_missing(conn: Connection) -> int:
+    """How many days from eight back to two ahead have no partition."""
+    cursor = await conn.execute(
+        """
+        select count(*) filter (where to_regclass('webhook_deliveries_' || to_char(day, 'YYYYMMDD')) is null) as missing
+        from generate_series((now() at time zone 'UTC')::date - %s, (now() at time zone 'UTC')::date + 2, '1 day') day
+        """,
+        (KEPT_DAYS,),
+    )
+    row = await cursor.fetchone()
+    return 0 if row is None else int(row["missing"])
+
+
 async def outdated(conn: Connection) -> list[str]:
     """Names of the partitions that may go, oldest first."""
     cursor = await conn.execute(

@@ -17,7 +17,7 @@ from uuid import UUID
 from room_common.domain.aging import AgingLimits, aging_limits
 from room_common.errors import DependencyUnavailable
 from room_common.faults import crash_point
-from room_common.postgres import compaction, partitions, retention
+from room_common.postgres import compaction, job_runs, partitions, retention
 from room_common.postgres.compaction import Window
 from room_common.postgres.database import Connection, Database
 
@@ -83,6 +83,21 @@ class Upkeep:
             crash_point("compactor.after_drop")
             self._counted("partitions_dropped", int(dropped))
         return Result(done=True)
+
+    async def today(self) -> date:
+        """The day in UTC, by the database's clock."""
+        async with self._database.transaction() as conn:
+            return (await job_runs.state(conn, "aging")).today
+
+    async def count_due(self) -> dict[str, int]:
+        """How many rows of each kind are due, without touching any. May read whole tables."""
+        limits = aging_limits(await self.today())
+        async with self._database.transaction() as conn:
+            due = await compaction.count_due(conn, limits)
+            due |= await retention.count(conn)
+            due["partitions_dropped"] = len(await partitions.outdated(conn))
+            due["partitions_made"] = await partitions.count_missing(conn)
+        return {kind: due[kind] for kind in KINDS}
 
     async def age(self, today: date) -> Result:
         """Bring the activity log of every instance to what it should be on ``today``, a day in UTC."""
