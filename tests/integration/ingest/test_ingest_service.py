@@ -110,6 +110,33 @@ async def test_without_kafka_it_starts_says_so_and_answers_503(make_ingest: Make
     assert await asyncio.to_thread(service.wait_exit) == 0
 
 
+async def test_two_processes_share_a_port_and_one_may_go(
+    kafka_bootstrap: str, kafka_idempotence: bool, make_ingest: MakeIngest, tokens: list[str]
+) -> None:
+    first, port = await make_ingest(kafka_bootstrap, kafka_idempotence, ROOM_INGEST__REUSE_PORT="true")
+    settings = {"ROOM_INGEST__REUSE_PORT": "true", "ROOM_INGEST__PORT": str(port)}
+    second, _ = await make_ingest(kafka_bootstrap, kafka_idempotence, **settings)
+    topic = Topic(kafka_bootstrap, WEBHOOKS_RAW)
+    await topic.mark()
+    load = Load(port, tokens, senders=32)
+    load.start()
+    await load.reached(1000)
+    connections = [
+        (await asyncio.to_thread(read, service.operations_port, "/metrics"))[1].split("\nroom_ingest_connections ")[1]
+        for service in (first, second)
+    ]
+    assert all(float(text.split("\n")[0]) > 0 for text in connections)
+    assert first.pid is not None
+    os.kill(first.pid, signal.SIGTERM)
+    assert await asyncio.to_thread(first.wait_exit) == 0
+    await load.reached(len(load.accepted) + 500)
+    await load.stop()
+    assert load.cut == 0
+    assert load.answers == {200: len(load.accepted)}
+    assert await topic.numbers(load) == dict.fromkeys(load.accepted, 1)
+    assert second.lives()
+
+
 def test_a_wrong_setting_is_named() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "room_ingest"],
