@@ -12,7 +12,9 @@ from rich.cells import cell_len
 
 from room_cli import output
 from room_cli.apply_command import _differing, _lines
-from room_cli.list_commands import _BACKLOG, _CYCLES, _DELIVERIES, _INBOX, _MESSAGES, _SOURCES
+from room_cli.definition_commands import _DEFINITIONS, _TESTED
+from room_cli.delivery_commands import _DELIVERIES
+from room_cli.list_commands import _BACKLOG, _CYCLES, _INBOX, _MESSAGES, _SOURCES
 from room_cli.output import Column, one_line, print_json, printable, show
 
 HOSTILE = "\x1b[31mred\x1b]0;title\x07[bold]markup[/] :smile: a\rb\tc\x9b1m \u202eright to left \x00\x08"
@@ -54,6 +56,8 @@ TABLES = {
     "messages": _MESSAGES,
     "inbox": _INBOX,
     "sources": _SOURCES,
+    "definitions": _DEFINITIONS,
+    "tested": _TESTED,
 }
 
 
@@ -71,7 +75,7 @@ def test_rows_fit_a_line(capsys: pytest.CaptureFixture[str], name: str, width: i
     lines = _shown(capsys, [ROW, ROW], TABLES[name], width)
     assert len(lines) == 3
     assert all(cell_len(line) <= width for line in lines)
-    whole = {"deliveries": "outcome", "sources": "name"}.get(name, "status")
+    whole = {"deliveries": "outcome", "sources": "name", "definitions": "name", "tested": "id"}.get(name, "status")
     assert ROW[whole] in lines[1]
     if name == "cycles":
         assert "42f3b8fc187e" in lines[1]

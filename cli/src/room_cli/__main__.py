@@ -6,7 +6,10 @@ import typer
 
 from room_cli import (
     apply_command,
+    change_commands,
     compact_command,
+    definition_commands,
+    delivery_commands,
     list_commands,
     overflow_command,
     room_commands,
@@ -29,9 +32,12 @@ for commands in (
     demo_command,
     apply_command,
     send_command,
+    delivery_commands,
     list_commands,
+    definition_commands,
     overflow_command,
     talk_commands,
+    change_commands,
     room_commands,
     setup_commands,
     compact_command,

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NoReturn
+from urllib.parse import quote
 
 import httpx
 
@@ -43,9 +44,27 @@ class Api:
         given = {name: str(value) for name, value in parameters.items() if value is not None}
         return self._call("GET", path, params=given)
 
-    def post(self, path: str, body: object = None) -> Any:
-        """The JSON answer of a POST."""
-        return self._call("POST", path, json=body)
+    def post(self, path: str, body: object = None, *, seconds: float | None = None) -> Any:
+        """The JSON answer of a POST, which may take ``seconds``."""
+        options = {} if seconds is None else {"timeout": httpx.Timeout(seconds, connect=5.0)}
+        return self._call("POST", path, json=body, **options)
+
+    def put(self, path: str, body: object) -> Any:
+        """The JSON answer of a PUT."""
+        return self._call("PUT", path, json=body)
+
+    def patch(self, path: str, body: object) -> Any:
+        """The JSON answer of a PATCH."""
+        return self._call("PATCH", path, json=body)
+
+    def delete(self, path: str) -> Any:
+        """The JSON answer of a DELETE."""
+        return self._call("DELETE", path)
+
+    @staticmethod
+    def segment(text: str) -> str:
+        """A word of a person's as one part of a path."""
+        return quote(text, safe="")
 
     def items(self, path: str, limit: int, **parameters: object) -> list[dict[str, Any]]:
         """The first ``limit`` rows of a list, over as many pages as it takes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
@@ -10,25 +10,14 @@ from uuid import UUID
 import typer
 from rich.text import Text
 
-from room_cli.connection import Api, connect
-from room_cli.failures import WRONG_INPUT, fail
+from room_cli.change_commands import rotate
+from room_cli.connection import connect
+from room_cli.lookup import end_of_id, find_id, in_rooms
 from room_cli.options import AsJson, Directory, RoomName, Rows
 from room_cli.output import Column, clock, console, one_line, print_json, printable, show
 
-_ID_END = 12
-_ENDINGS = 500
-
 Status = Annotated[str | None, typer.Option("--status", help="Only rows with this status.")]
 
-_DELIVERIES = (
-    Column("received", "received_at", clock),
-    Column("room", "room", spare=1),
-    Column("source", "source"),
-    Column("outcome", "outcome"),
-    Column("definition / reason", "why", wide=True),
-    Column("calls", "llm_calls", right=True, spare=2),
-    Column("tokens", "tokens", right=True, spare=3),
-)
 _BACKLOG = (
     Column("matched", "matched_at", clock),
     Column("room", "room", spare=1),
@@ -45,7 +34,7 @@ _CYCLES = (
     Column("events", "events", right=True, spare=2),
     Column("replies", "replies", right=True, spare=3),
     Column("steps", "steps", right=True, spare=4),
-    Column("id", "id", lambda value: str(value)[-_ID_END:]),
+    Column("id", "id", end_of_id),
 )
 _MESSAGES = (
     Column("written", "created_at", clock),
@@ -75,33 +64,61 @@ _SOURCES = (
 
 def register(app: typer.Typer) -> None:
     """Add these commands to ``app``."""
-    app.command()(sources)
-    app.command()(deliveries)
-    app.command()(backlog)
+    sources = typer.Typer(help="Webhook sources of every room.", invoke_without_command=True)
+    sources.callback()(list_sources)
+    sources.command("rotate")(rotate)
+    app.add_typer(sources, name="sources")
+    app.command("backlog")(_lister("backlog", _BACKLOG, "Matched events and what became of them.", "no events have matched"))
     messages = typer.Typer(help="What the agents wrote to people.", invoke_without_command=True)
-    messages.callback()(list_messages)
+    messages.callback()(_lister("messages", _MESSAGES, "What the agents wrote to people.", "no messages yet"))
     messages.command("resend")(resend_message)
     app.add_typer(messages, name="messages")
-    app.command()(inbox)
+    no_replies = "no replies yet: `room reply ROOM TEXT` sends one"
+    app.command("inbox")(_lister("inbox", _INBOX, "What people answered, and its fate.", no_replies))
     cycles = typer.Typer(help="Runs of the supervisor.", invoke_without_command=True)
-    cycles.callback()(list_cycles)
+    cycles.callback()(
+        _lister(
+            "cycles",
+            _CYCLES,
+            "Runs of the supervisor; `room cycles show ID` prints a transcript.",
+            "no cycle has run yet",
+        )
+    )
     cycles.command("show")(show_cycle)
     app.add_typer(cycles, name="cycles")
 
 
-def sources(
+def _lister(path: str, columns: Sequence[Column], about: str, empty: str) -> Callable[..., None]:
+    """A command that shows a list of the API whose rows have a room and a status."""
+
+    def command(
+        context: typer.Context,
+        room: RoomName = None,
+        status: Status = None,
+        last: Rows = 30,
+        directory: Directory = Path(),
+        as_json: AsJson = False,
+    ) -> None:
+        if context.invoked_subcommand is None:
+            rows = connect(directory).items(f"/{path}", last, room=room, status=status)
+            show(rows, columns, as_json=as_json, empty=empty)
+
+    command.__doc__ = about
+    return command
+
+
+def list_sources(
+    context: typer.Context,
     room: RoomName = None,
     reveal: Annotated[bool, typer.Option("--reveal", help="Print the URLs too; this is audited.")] = False,
     directory: Directory = Path(),
     as_json: AsJson = False,
 ) -> None:
     """Webhook sources of every room."""
+    if context.invoked_subcommand is not None:
+        return
     api = connect(directory)
-    rows = [
-        {"room": slug} | row
-        for slug in ([room] if room is not None else [item["slug"] for item in api.get("/instances")["items"]])
-        for row in api.get(f"/instances/{slug}/sources")["items"]
-    ]
+    rows = in_rooms(api, room, "sources")
     if reveal:
         rows = [row | {"url": api.post(f"/sources/{row['id']}/reveal")["url"]} for row in rows]
     show(rows, _SOURCES, as_json=as_json, empty="no sources: `room apply -f room.yaml` makes some")
@@ -109,47 +126,6 @@ def sources(
         for row in rows:
             line = one_line(f"{row['room']} {row['name']}: {row['url']}")
             console.print(line, markup=False, soft_wrap=True)
-
-
-def deliveries(
-    room: RoomName = None,
-    source: Annotated[str | None, typer.Option("--source", "-s", help="Only this source (its name).")] = None,
-    outcome: Annotated[str | None, typer.Option("--outcome", "-o", help="Only this outcome.")] = None,
-    last: Rows = 30,
-    directory: Directory = Path(),
-    as_json: AsJson = False,
-) -> None:
-    """Every item of every delivery, and what became of it."""
-    rows = connect(directory).items("/deliveries", last, room=room, source=source, outcome=outcome)
-    shown = rows if as_json else [row | {"why": row["definition"] or row["reason"]} for row in rows]
-    show(shown, _DELIVERIES, as_json=as_json, empty="no deliveries yet: `room sources --reveal` shows where to post")
-
-
-def backlog(
-    room: RoomName = None,
-    status: Status = None,
-    last: Rows = 30,
-    directory: Directory = Path(),
-    as_json: AsJson = False,
-) -> None:
-    """Matched events and what became of them."""
-    rows = connect(directory).items("/backlog", last, room=room, status=status)
-    show(rows, _BACKLOG, as_json=as_json, empty="no events have matched")
-
-
-def list_messages(
-    context: typer.Context,
-    room: RoomName = None,
-    status: Status = None,
-    last: Rows = 30,
-    directory: Directory = Path(),
-    as_json: AsJson = False,
-) -> None:
-    """What the agents wrote to people."""
-    if context.invoked_subcommand is not None:
-        return
-    rows = connect(directory).items("/messages", last, room=room, status=status)
-    show(rows, _MESSAGES, as_json=as_json, empty="no messages yet")
 
 
 def resend_message(
@@ -165,33 +141,6 @@ def resend_message(
         console.print(f"message {message_id} is queued again", markup=False)
 
 
-def inbox(
-    room: RoomName = None,
-    status: Status = None,
-    last: Rows = 30,
-    directory: Directory = Path(),
-    as_json: AsJson = False,
-) -> None:
-    """What people answered, and its fate."""
-    rows = connect(directory).items("/inbox", last, room=room, status=status)
-    show(rows, _INBOX, as_json=as_json, empty="no replies yet: `room reply ROOM TEXT` sends one")
-
-
-def list_cycles(
-    context: typer.Context,
-    room: RoomName = None,
-    status: Status = None,
-    last: Rows = 30,
-    directory: Directory = Path(),
-    as_json: AsJson = False,
-) -> None:
-    """Runs of the supervisor; `room cycles show ID` prints a transcript."""
-    if context.invoked_subcommand is not None:
-        return
-    rows = connect(directory).items("/cycles", last, room=room, status=status)
-    show(rows, _CYCLES, as_json=as_json, empty="no cycle has run yet")
-
-
 def show_cycle(
     cycle: Annotated[str, typer.Argument(help="The cycle's id or its end as `room cycles` shows it, or `last`.")],
     directory: Directory = Path(),
@@ -199,7 +148,7 @@ def show_cycle(
 ) -> None:
     """Print the transcript of a cycle."""
     api = connect(directory)
-    cycle_id = _cycle_id(api, cycle)
+    cycle_id = find_id(api, cycle, path="/cycles", what="cycle")
     found = api.get(f"/cycles/{cycle_id}")
     transcript = api.get(f"/cycles/{cycle_id}/messages")["items"]
     if as_json:
@@ -213,23 +162,6 @@ def show_cycle(
     )
     for message in transcript:
         _print_message(message)
-
-
-def _cycle_id(api: Api, cycle: str) -> str:
-    if cycle == "last":
-        rows = api.items("/cycles", 1)
-        if not rows:
-            fail("no cycle has run yet")
-        return str(rows[0]["id"])
-    with suppress(ValueError):
-        return str(UUID(cycle))
-    found = [
-        row["id"] for row in api.items("/cycles", _ENDINGS) if len(cycle) >= 4 and row["id"].endswith(cycle.lower())
-    ]
-    if len(found) != 1:
-        what = "several cycles have an id that ends in" if found else f"none of the latest {_ENDINGS} cycles has the id"
-        fail(f"{what} {cycle!r}; `room cycles --json` shows whole ids", WRONG_INPUT)
-    return str(found[0])
 
 
 def _print_message(message: dict[str, Any]) -> None:

@@ -98,6 +98,27 @@ def _fitting(columns: Sequence[Column], longest: Mapping[str, int], width: int) 
     return kept
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a timeline: when (a time of the API), what, and what of it; long texts go on below."""
+
+    at: str | None
+    what: str
+    text: str
+
+
+def print_timeline(lines: Sequence[Line]) -> None:
+    """Print a timeline that fits the terminal."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for line in lines:
+        what = one_line(line.what)
+        table.add_row(clock(line.at), Text(what, style=_STYLES.get(what, "bold")), Text(printable(line.text)))
+    console.print(table)
+
+
 def print_json(value: object) -> None:
     """Print a value as JSON, untouched by the terminal's width."""
     text = json.dumps(value, indent=2, ensure_ascii=False)

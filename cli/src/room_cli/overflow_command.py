@@ -22,9 +22,11 @@ def overflow(directory: Directory = Path(), as_json: AsJson = False) -> None:
     if as_json:
         print_json(found)
     elif not found["rows"]:
-        console.print("nothing waits for Kafka", markup=False)
+        console.print("nothing waits for Kafka", markup=False, soft_wrap=True)
     else:
         size, age = found["bytes"] / 2**20, found["oldest_seconds"] or 0.0
         console.print(
-            f"{found['rows']:,} records wait for Kafka: {size:,.1f} MiB, the oldest for {age:,.0f} s", markup=False
+            f"{found['rows']:,} records wait for Kafka: {size:,.1f} MiB, the oldest for {age:,.0f} s",
+            markup=False,
+            soft_wrap=True,
         )

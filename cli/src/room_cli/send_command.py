@@ -19,6 +19,7 @@ import typer
 
 from room_cli.connection import Api, connect
 from room_cli.failures import FAILED, UNREACHABLE, WRONG_INPUT, fail
+from room_cli.lookup import find_source
 from room_cli.options import AsJson, Directory, RoomName
 from room_cli.output import console, print_json
 from room_common.contracts.source_config import AuthKeyCheck, Verify
@@ -178,17 +179,10 @@ def deliver(post: Post) -> httpx.Response:
 
 def source_url(api: Api, name: str, room: str | None) -> tuple[str, str, Verify | None]:
     """URL, type and verification of the source with that name. Ends the command unless there is exactly one."""
-    found: list[dict[str, Any]] = []
-    for item in api.get("/instances")["items"]:
-        if room is None or item["slug"] == room:
-            found += [row for row in api.get(f"/instances/{item['slug']}/sources")["items"] if row["name"] == name]
-    if not found:
-        fail(f"there is no source {name!r}; `room sources` lists them", WRONG_INPUT)
-    if len(found) > 1:
-        fail(f"several rooms have a source {name!r}; say which with --room", WRONG_INPUT)
-    revealed = api.post(f"/sources/{found[0]['id']}/reveal")
+    found = find_source(api, name, room)
+    revealed = api.post(f"/sources/{found['id']}/reveal")
     verify = revealed.get("verify")
-    return revealed["url"], found[0]["type"], None if verify is None else Verify.model_validate(verify)
+    return revealed["url"], found["type"], None if verify is None else Verify.model_validate(verify)
 
 
 def _target(source: str, kind: Kind | None, room: str | None, directory: Path) -> tuple[str, Kind, Verify | None]:

@@ -91,11 +91,12 @@ class Administering:
         public_url: str = PUBLIC_URL,
         kafka: tuple[Records, Sender] | None = None,
         keyring: Keyring = KEYRING,
+        llm: AnsweringLlm | None = None,
         test_seconds: float = 20,
     ) -> None:
         self.dsn = dsn
         self.records = KeptRecords()
-        self.llm = AnsweringLlm()
+        self.llm = llm or AnsweringLlm()
         reader, sender = kafka or (self.records, self.records)
         urls = Urls(keyring, TokenKeys((b"\x02" * 32,)), public_url)
         deliveries = Deliveries(database, keyring, reader, sender)
@@ -223,6 +224,7 @@ async def opened(
     public_url: str = PUBLIC_URL,
     kafka: tuple[Records, Sender] | None = None,
     keyring: Keyring = KEYRING,
+    llm: AnsweringLlm | None = None,
     test_seconds: float = 20,
     **timeouts: float,
 ) -> AsyncIterator[Administering]:
@@ -231,7 +233,7 @@ async def opened(
     await database.start()
     try:
         world = Administering(
-            dsn, database, public_url=public_url, kafka=kafka, keyring=keyring, test_seconds=test_seconds
+            dsn, database, public_url=public_url, kafka=kafka, keyring=keyring, llm=llm, test_seconds=test_seconds
         )
         await add_callers(world)
         yield world
@@ -240,12 +242,15 @@ async def opened(
 
 
 @contextmanager
-def served(dsn: str, public_url: str) -> Iterator[str]:
+def served(
+    dsn: str, public_url: str, *, records: KeptRecords | None = None, llm: AnsweringLlm | None = None
+) -> Iterator[str]:
     """The API behind a real HTTP server in a thread of its own; gives its address."""
+    kafka = None if records is None else (records, records)
     started: Future[tuple[str, uvicorn.Server]] = Future()
 
     async def serve() -> None:
-        async with opened(dsn, public_url=public_url) as world:
+        async with opened(dsn, public_url=public_url, kafka=kafka, llm=llm) as world:
             listener = socket.create_server(("127.0.0.1", 0))
             server = uvicorn.Server(uvicorn.Config(world.app, log_config=None, lifespan="off"))
             started.set_result((f"http://127.0.0.1:{listener.getsockname()[1]}", server))
