@@ -14,7 +14,7 @@ LOCK := $(BIN)/uv --system-certs pip compile --quiet --no-header --no-annotate -
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: help demo up test test-fast fuzz check fmt documents overlap bench-cycles bench-ingest clean lock
+.PHONY: help demo up test test-fast fuzz check fmt documents overlap bench conserve bench-cycles bench-ingest clean lock
 
 help: ## List the targets
 	@echo "Targets (Python 3.11 or later is needed; PYTHON=... names another one than python3):"
@@ -59,6 +59,12 @@ bench-cycles: $(VENV)/.dev ## Measure how many cycles one room-runner process ca
 
 bench-ingest: $(VENV)/.dev ## Measure ingest beside FastAPI + aiokafka (needs cc; Java and Maven for Apache Kafka; ARGS=...)
 	@$(BIN)/python bench/ingest/run.py $(ARGS)
+
+bench: $(VENV)/.dev ## Measure the matcher: speed beside the bare client, fairness, memory (ARGS=...)
+	@$(BIN)/python bench/matcher/run.py $(ARGS)
+
+conserve: $(VENV)/.dev ## Post 100,000 mixed deliveries while everything is killed, and account for each (ARGS=...)
+	@$(BIN)/python -m room_testing.conservation $(ARGS)
 
 clean: ## Remove the virtual environment and all caches; the data under .room stays
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage dist build

@@ -1,7 +1,7 @@
 """A model that costs nothing: answers "no" to everything, at once or after a delay. ``model.py PORT``.
 
-``POST /delay`` with ``{"seconds": 0.5, "when": "text"}`` sets the delay of requests that contain the text (all, if it is
-empty); ``GET /count`` tells how many completions were answered. No framework: it must not be what is measured.
+``POST /delay`` with ``{"seconds": 0.5, "when": "text"}`` sets the delay of requests that contain the text (all, if it
+is empty). No framework: it must not be what is measured.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ class Model:
 
     seconds = 0.0
     when = b""
-    answered = 0
 
 
 class Connection(asyncio.Protocol):
@@ -67,15 +66,12 @@ class Connection(asyncio.Protocol):
             told = json.loads(body)
             model.seconds, model.when = told["seconds"], told.get("when", "").encode()
             self.answer(_response(b"{}"))
-        elif head.startswith(b"get /count"):
-            self.answer(_response(b'{"answered": %d}' % model.answered))
         elif model.seconds and model.when in body:
             asyncio.get_running_loop().call_later(model.seconds, self.complete)
         else:
             self.complete()
 
     def complete(self) -> None:
-        self.model.answered += 1
         self.answer(_COMPLETION)
 
     def answer(self, response: bytes) -> None:

@@ -1,7 +1,7 @@
 """How fast the matcher decides, how fair, in how much memory. Real parts; the model is a stub that costs nothing.
 
-Exits 1 when a floor does not hold. ``--only drops,remembered`` runs some of it; ``--backlog 500000`` is the full size of
-the memory run.
+Exits 1 when a floor does not hold. ``--only drops,remembered`` runs some of it; ``--backlog 500000`` is the full
+size of the memory run.
 """
 
 from __future__ import annotations

@@ -254,7 +254,7 @@ async def test_a_provider_that_is_away_holds_and_loses_nothing(matching: Matchin
         llm.status = 503
         service = start_service("room_matcher", matching.environment(llm.url))
         sent = [await matching.send(source, orjson.dumps({"what": "push", "n": number})) for number in range(5)]
-        await waits_for(service, "llm_server_error")
+        await waits_for(service, "held: llm")
         assert service.lives()
         assert [await matching.outcomes(delivery_id) for delivery_id in sent] == [[]] * 5
         llm.status = None

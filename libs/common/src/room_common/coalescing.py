@@ -86,5 +86,7 @@ class Coalescer(Generic[K, V]):
 def _again(error: BaseException) -> BaseException:
     """An error of its own for each who waits: one object raised in several tasks would gather all their frames."""
     if isinstance(error, DependencyUnavailable):
-        return DependencyUnavailable(error.dependency, error.kind, retry_after=error.retry_after)
+        again = DependencyUnavailable(error.dependency, error.kind)
+        again.__dict__.update(error.__dict__)
+        return again
     return error if isinstance(error, Exception) else asyncio.CancelledError()

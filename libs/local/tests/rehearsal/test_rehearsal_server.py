@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import httpx
 import openai
@@ -117,6 +117,74 @@ async def test_a_delay_for_some_requests(client: openai.AsyncOpenAI, http: httpx
     finally:
         await http.post("/rehearsal/delay", json={"seconds": 0, "when": None})
     await client.chat.completions.create(model="m", messages=[{"role": "user", "content": QUESTION}])
+
+
+ANSWERED = {
+    "rate_limit": (429, "rate_limit_exceeded"),
+    "server_error": (500, "server_error"),
+    "content_filter": (400, "content_filter"),
+    "context_length": (400, "context_length_exceeded"),
+    "unauthorized": (401, "invalid_api_key"),
+    "model_missing": (404, "model_not_found"),
+}
+
+
+@pytest.fixture
+async def faults(http: httpx.AsyncClient) -> AsyncIterator[Callable[..., Awaitable[None]]]:
+    async def switch(*listed: dict[str, object]) -> None:
+        answer = await http.post("/rehearsal/faults", json={"faults": listed})
+        assert answer.status_code == 200, answer.text
+
+    yield switch
+    await switch()
+
+
+Switch = Callable[..., Awaitable[None]]
+
+
+@pytest.mark.parametrize("kind", ANSWERED)
+async def test_a_fault_that_is_an_error_answer(http: httpx.AsyncClient, faults: Switch, kind: str) -> None:
+    await faults({"kind": kind, "times": 2, "retry_after": 1.5})
+    for _ in range(2):
+        answer = await http.post("/v1/chat/completions", json={"model": "m", "messages": MESSAGES})
+        assert (answer.status_code, answer.json()["error"]["code"]) == ANSWERED[kind]
+        assert answer.headers["retry-after"] == "1.5"
+    answer = await http.post("/v1/chat/completions", json={"model": "m", "messages": MESSAGES})
+    assert answer.status_code == 200
+
+
+async def test_faults_that_look_like_answers(http: httpx.AsyncClient, faults: Switch) -> None:
+    await faults({"kind": "malformed"}, {"kind": "empty_choices"}, {"kind": "refusal"}, {"kind": "truncated"})
+    answers = [await http.post("/v1/chat/completions", json={"model": "m", "messages": MESSAGES}) for _ in range(4)]
+    assert [answer.status_code for answer in answers] == [200] * 4
+    with pytest.raises(ValueError, match=r"JSON|Expecting|Unterminated"):
+        answers[0].json()
+    assert answers[1].json()["choices"] == []
+    assert answers[2].json()["choices"][0]["message"]["refusal"]
+    assert answers[3].json()["choices"][0]["finish_reason"] == "length"
+
+
+async def test_a_cut_connection_and_one_that_hangs(http: httpx.AsyncClient, faults: Switch) -> None:
+    await faults({"kind": "reset", "when": SECRET}, {"kind": "hang", "times": None, "when": SECRET})
+    with pytest.raises(httpx.RemoteProtocolError):
+        await http.post("/v1/chat/completions", json={"model": "m", "messages": MESSAGES})
+    with pytest.raises(httpx.ReadTimeout):
+        await http.post("/v1/chat/completions", json={"model": "m", "messages": MESSAGES}, timeout=0.3)
+    other = [{"role": "user", "content": "other"}]
+    assert (await http.post("/v1/chat/completions", json={"model": "m", "messages": other})).status_code == 200
+    state = (await http.get("/rehearsal/state")).json()
+    assert [fault["kind"] for fault in state["faults"]] == ["hang"]
+    assert "hang (all calls)" in (await http.get("/")).text
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [{}, {"kind": "none"}, {"kind": "hang", "times": 0}, {"kind": "hang", "times": True}, {"kind": "hang", "when": 1},
+     {"kind": "rate_limit", "retry_after": -1}, "hang"],
+)  # fmt: skip
+async def test_bad_faults(http: httpx.AsyncClient, entry: object) -> None:
+    assert (await http.post("/rehearsal/faults", json={"faults": [entry]})).status_code == 400
+    assert (await http.post("/rehearsal/faults", json=[entry])).status_code == 400
 
 
 async def test_counters(http: httpx.AsyncClient) -> None:

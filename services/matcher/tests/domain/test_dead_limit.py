@@ -4,12 +4,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from room_matcher.domain.dead_limit import (
+    BESIDE_SECONDS,
     FIRST_PAUSE_SECONDS,
     IN_A_ROW,
     LONGEST_PAUSE_SECONDS,
     WINDOW_SECONDS,
     DeadLimit,
 )
+
+
+def turn(limit: DeadLimit, now: float) -> float:
+    """Ask for one more death, which is over at once."""
+    wait = limit.begin(now)
+    if wait == 0:
+        limit.end()
+    return wait
 
 
 def reached(limit: DeadLimit, now: float = 0.0) -> DeadLimit:
@@ -50,28 +59,37 @@ def test_what_is_older_than_the_window_does_not_count() -> None:
 
 def test_while_held_one_may_die_after_each_pause_and_the_pauses_grow() -> None:
     limit = reached(DeadLimit())
-    assert limit.wait(0) == FIRST_PAUSE_SECONDS
-    assert limit.wait(FIRST_PAUSE_SECONDS) == 0
+    assert turn(limit, 0) == FIRST_PAUSE_SECONDS
+    assert turn(limit, FIRST_PAUSE_SECONDS) == 0
     limit.died(FIRST_PAUSE_SECONDS)
-    assert limit.wait(FIRST_PAUSE_SECONDS) == 2 * FIRST_PAUSE_SECONDS
+    assert turn(limit, FIRST_PAUSE_SECONDS) == 2 * FIRST_PAUSE_SECONDS
     now = FIRST_PAUSE_SECONDS
     for _ in range(10):
-        now += limit.wait(now)
-        assert limit.wait(now) == 0
-    assert limit.wait(now) == LONGEST_PAUSE_SECONDS
+        now += turn(limit, now)
+        assert turn(limit, now) == 0
+    assert turn(limit, now) == LONGEST_PAUSE_SECONDS
+
+
+def test_those_that_die_side_by_side_count_before_they_are_dead() -> None:
+    limit = DeadLimit()
+    assert [limit.begin(0) for _ in range(IN_A_ROW)] == [0.0] * IN_A_ROW
+    assert limit.begin(0) == BESIDE_SECONDS
+    limit.lived(0)
+    limit.end()
+    assert limit.begin(0) == 0
 
 
 def test_one_that_lives_ends_the_hold_and_the_next_one_goes_on_where_the_pause_was() -> None:
     limit = reached(DeadLimit())
-    assert limit.wait(5) == 0
+    assert turn(limit, 5) == 0
     assert limit.lived(6)
     assert not limit.lived(6)
-    assert limit.wait(6) == 0
+    assert turn(limit, 6) == 0
     assert [limit.died(7) for _ in range(IN_A_ROW)][-1]
-    assert limit.wait(7) == 2 * FIRST_PAUSE_SECONDS
+    assert turn(limit, 7) == 2 * FIRST_PAUSE_SECONDS
     assert limit.lived(8)
     later = 8 + WINDOW_SECONDS + 1
-    assert reached(limit, later).wait(later) == FIRST_PAUSE_SECONDS
+    assert turn(reached(limit, later), later) == FIRST_PAUSE_SECONDS
 
 
 @given(st.lists(st.tuples(st.booleans(), st.floats(0, 100)), max_size=300))
@@ -85,7 +103,7 @@ def test_between_two_that_live_no_more_die_than_the_limit_and_one_for_each_pause
         if not dies:
             limit.lived(now)
             row, began = 0, now
-        elif limit.wait(now) == 0:
+        elif turn(limit, now) == 0:
             limit.died(now)
             row += 1
             assert row <= IN_A_ROW + (now - began) / FIRST_PAUSE_SECONDS

@@ -181,6 +181,7 @@ class Matching:
         delivery_id: UUID | None = None,
         partition: int | None = None,
         received_at_us: int | None = None,
+        topic: str = WEBHOOKS_RAW,
     ) -> UUID:
         """Write one raw record as ingest does. ``source`` may be the digest of a token that is nobody's."""
         assert self._producer is not None
@@ -194,7 +195,7 @@ class Matching:
             outcome=outcome,
         )
         await self._producer.send_and_wait(
-            WEBHOOKS_RAW, body, key=record_key(digest), headers=list(encode(envelope)), partition=partition
+            topic, body, key=record_key(digest), headers=list(encode(envelope)), partition=partition
         )
         return envelope.id
 

@@ -178,13 +178,17 @@ class Parts:
 
     def redis_url(self) -> str:
         """Where Redis is."""
+        return self.choice.redis_address or self.redis().url
+
+    def redis(self) -> Redis:
+        """The Redis started here, for tests of faults. Raises ``LookupError`` when it is somebody else's."""
         if self.choice.redis_address is not None:
-            return self.choice.redis_address
+            raise LookupError("the server at ROOM_TEST_REDIS is not ours to stop")
         if self._redis is None:
             self._redis = Redis(self.folder / "redis", self.folder / "logs" / "redis.log")
             self._stops.append(self._redis.stop)
             self._redis.start()
-        return self._redis.url
+        return self._redis
 
     def postgres(self) -> Postgres:
         """The PostgreSQL started here, for tests of faults. Raises ``LookupError`` when it is somebody else's."""

@@ -20,13 +20,14 @@ class ScriptedLlm:
 
     ``hold(text)`` makes every call whose message contains ``text`` wait until the returned event is set. ``status``
     overrides the script with an error for everybody. ``error_body`` is the ``error`` object of such answers.
-    ``unknown_models`` are answered with 404.
+    ``unknown_models`` are answered with 404. ``delays`` lets calls whose message contains a text take so many seconds.
     """
 
     script: Callable[[str], Reply]
     status: int | None = None
     error_body: dict[str, object] = field(default_factory=lambda: {"message": "scripted"})
     unknown_models: set[str] = field(default_factory=set)
+    delays: dict[str, float] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
     url: str = ""
     _holds: dict[str, asyncio.Event] = field(default_factory=dict)
@@ -75,6 +76,7 @@ class ScriptedLlm:
             if name in text:
                 self._waiting[name].set()
                 await event.wait()
+        await asyncio.sleep(max((seconds for name, seconds in self.delays.items() if name in text), default=0))
         reply: Reply = self.status if self.status is not None else self.script(text)
         if isinstance(reply, int):
             return web.json_response({"error": self.error_body}, status=reply)

@@ -28,7 +28,7 @@ from room_local.parts.wheels import wheel_folder
 _SUPERUSER = "postgres"
 _PORT = 5432
 _ACCOUNT = "pgserver"
-_FOR_TESTS = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
+_FOR_TESTS = ("fsync=off", "full_page_writes=off")
 
 
 class Postgres(Server):

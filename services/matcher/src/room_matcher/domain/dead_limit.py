@@ -18,6 +18,9 @@ WINDOW_SECONDS: Final = 600.0
 FIRST_PAUSE_SECONDS: Final = 5.0
 LONGEST_PAUSE_SECONDS: Final = 60.0
 
+BESIDE_SECONDS: Final = 1.0
+"""So long one waits to see what becomes of those that are dying at the same time."""
+
 _BUCKET_SECONDS: Final = 10.0
 
 
@@ -31,6 +34,7 @@ class DeadLimit:
 
     def __init__(self) -> None:
         self._row = 0
+        self._dying = 0
         self._buckets: deque[tuple[float, int, int]] = deque()
         self._held = False
         self._pause = FIRST_PAUSE_SECONDS
@@ -42,10 +46,23 @@ class DeadLimit:
         """Whether the limit is reached and nothing has ended well since."""
         return self._held
 
-    def wait(self, now: float) -> float:
-        """Seconds until one more event may die; 0 when it may now. Whoever gets 0 while held uses the turn up."""
+    def begin(self, now: float) -> float:
+        """Seconds until one more event may die; 0 when it may now, and then :meth:`end` has to follow.
+
+        Those that are dying at this moment count as dead: otherwise a burst would pass the limit side by side.
+        """
+        wait = self._wait(now)
+        if wait == 0:
+            self._dying += 1
+        return wait
+
+    def end(self) -> None:
+        """What was begun is over, however it ended."""
+        self._dying -= 1
+
+    def _wait(self, now: float) -> float:
         if not self._held:
-            return 0.0
+            return BESIDE_SECONDS if self._row + self._dying >= IN_A_ROW else 0.0
         if now < self._next:
             return self._next - now
         self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)

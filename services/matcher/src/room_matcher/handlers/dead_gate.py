@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import structlog
@@ -40,11 +41,16 @@ class DeadGate:
         self._on_release = on_release
         self._clock = clock
 
-    def admit(self) -> None:
-        """One more event may die. Raises ``DependencyUnavailable``: not now, the limit is reached."""
-        wait = self._limit.wait(self._clock())
+    @contextmanager
+    def dying(self) -> Iterator[None]:
+        """One more event dies inside. Raises ``DependencyUnavailable``: not now, the limit is reached."""
+        wait = self._limit.begin(self._clock())
         if wait > 0:
             raise DependencyUnavailable(DEPENDENCY, KIND, retry_after=wait)
+        try:
+            yield
+        finally:
+            self._limit.end()
 
     def ended(self, outcome: str) -> None:
         """An event came to its end."""

@@ -114,9 +114,10 @@ class Items:
 
         Raises ``DependencyUnavailable`` also when too many died already: then this one waits as it is.
         """
-        self._gate.admit()
-        await self._dead_letters.publish(delivery.record, error, attempts=attempts, item=item)
-        await self.record(replace(subject_entry, outcome="dead", reason=str(error), definition_id=None, dedup=None))
+        with self._gate.dying():
+            await self._dead_letters.publish(delivery.record, error, attempts=attempts, item=item)
+            row = replace(subject_entry, outcome="dead", reason=str(error), definition_id=None, dedup=None)
+            await self.record(row)
 
     def _recorded(self, entry: ledger.Entry, outcome: Outcome | None) -> None:
         self._metrics.recorded(outcome, time.time() - entry.received_at.timestamp())
