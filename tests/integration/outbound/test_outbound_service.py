@@ -6,8 +6,10 @@ import asyncio
 
 import pytest
 
+from room_common.contracts.channel_config import make_channel_config
 from room_common.contracts.topics import OUTBOUND
 from room_testing.fake_peer import HANG, FakeInbox, Fault
+from room_testing.fake_providers import SLACK_TOKEN, FakeSlack
 from room_testing.matching import eventually
 from room_testing.plugin import StartService
 from room_testing.sending_world import Sending
@@ -63,3 +65,25 @@ async def test_a_refused_message_is_in_the_dead_letter_topic(
     await world.becomes(message, "failed")
     (headers,) = await world.dead(message)
     assert headers == {"error": b"http_422", "attempts": b"1"}
+
+
+async def test_two_processes_share_an_account_that_is_limited(world: Sending, start_service: StartService) -> None:
+    """Each keeps its own pace; where that is too much, the provider says so, and nothing is lost or doubled."""
+    room = await world.room()
+    await world.channel(room, make_channel_config("slack", {"bot_token": SLACK_TOKEN, "signing_secret": "s"}))
+    async with FakeSlack() as slack:
+        slack.per_second = 2
+        slack.channels |= {f"C{number}" for number in range(12)}
+        environment = world.outbound_environment("http://127.0.0.1:9", ROOM_OUTBOUND__SLACK_URL=slack.url)
+        messages = [await world.message(room, f"{n}", channel="slack", target=f"C{n}") for n in range(12)]
+        for _ in range(2):
+            start_service("room_outbound", environment, wait=False)
+
+        async def all_sent() -> bool:
+            for message in messages:
+                await world.hurry(message)
+            return all([(await world.row(message))["status"] == "sent" for message in messages])
+
+        await eventually(all_sent, "every message", 90)
+        assert sorted(int(one["text"]) for one in slack.accepted) == list(range(12))
+        assert slack.limited > 0

@@ -46,6 +46,8 @@ class Call:
 class FakePeer:
     """Serves on a free port while it is entered. ``faults`` are used up by the next requests, one each.
 
+    More than ``per_second`` requests in a second get 429 and are counted in ``limited``.
+
     It answers in the test's own loop: start a service that calls it with ``asyncio.to_thread(start_service, ...)``.
     Subclasses answer in :meth:`accept`, and say by an answer of 400 or more that they did not take it.
     """
@@ -55,6 +57,9 @@ class FakePeer:
         self.accepted: list[Any] = []
         self.faults: deque[Fault] = deque()
         self.url = ""
+        self.per_second: int | None = None
+        self.limited = 0
+        self._recent: deque[float] = deque()
         self._release = asyncio.Event()
         self._runner: web.AppRunner | None = None
 
@@ -82,6 +87,9 @@ class FakePeer:
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
         self.calls.append(Call(request.method, request.path, dict(request.headers), body))
+        if self._too_many():
+            self.limited += 1
+            return web.Response(status=429, headers={"Retry-After": "1"})
         fault = self.faults.popleft() if self.faults else None
         if fault is None:
             return await self.accept(request, body)
@@ -93,6 +101,17 @@ class FakePeer:
         elif fault.status is None:
             await self._release.wait()
         return web.Response(status=fault.status or 503, headers=dict(fault.headers), text=fault.body)
+
+    def _too_many(self) -> bool:
+        if self.per_second is None:
+            return False
+        now = asyncio.get_running_loop().time()
+        while self._recent and self._recent[0] <= now - 1.0:
+            self._recent.popleft()
+        if len(self._recent) >= self.per_second:
+            return True
+        self._recent.append(now)
+        return False
 
 
 class FakeInbox(FakePeer):
