@@ -68,7 +68,9 @@ def register(app: typer.Typer) -> None:
     sources.callback()(list_sources)
     sources.command("rotate")(rotate)
     app.add_typer(sources, name="sources")
-    app.command("backlog")(_lister("backlog", _BACKLOG, "Matched events and what became of them.", "no events have matched"))
+    app.command("backlog")(
+        _lister("backlog", _BACKLOG, "Matched events and what became of them.", "no events have matched")
+    )
     messages = typer.Typer(help="What the agents wrote to people.", invoke_without_command=True)
     messages.callback()(_lister("messages", _MESSAGES, "What the agents wrote to people.", "no messages yet"))
     messages.command("resend")(resend_message)
