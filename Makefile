@@ -14,11 +14,11 @@ LOCK := $(BIN)/uv --system-certs pip compile --quiet --no-header --no-annotate -
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: help demo up test test-fast fuzz check fmt documents overlap bench conserve bench-cycles bench-ingest clean lock
+.PHONY: help demo up test test-fast fuzz check fmt documents overlap bench conserve bench-compaction bench-cycles bench-ingest clean lock
 
 help: ## List the targets
 	@echo "Targets (Python 3.11 or later is needed; PYTHON=... names another one than python3):"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.runtime ## Show Room at work: real parts, real services, webhooks in, messages out; ends by itself
 	@$(BIN)/room demo $(ARGS)
@@ -53,6 +53,9 @@ documents: $(VENV)/.runtime ## Write the documents that are made from the code: 
 
 overlap: $(VENV)/.dev ## Kill, freeze and restart under 200 rooms for 10 minutes, then check the history (ARGS="--seed 7 --minutes 2")
 	@$(BIN)/python -m room_testing.overlap $(ARGS)
+
+bench-compaction: $(VENV)/.dev ## Measure how long activity takes to age, beside its floor (ARGS="--rows 100000 --rooms 1000")
+	@$(BIN)/python bench/compaction/run.py $(ARGS)
 
 bench-cycles: $(VENV)/.dev ## Measure how many cycles one room-runner process carries (ARGS="--cycles 500")
 	@$(BIN)/python bench/cycles/run.py $(ARGS)
