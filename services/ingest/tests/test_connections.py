@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
+from room_ingest.http import Connection
 from room_testing.webhook_port import CLOSED, FORGED, TOKEN, OpenPort, Port, post
 
 MAX_BODY = 65_536
@@ -427,3 +429,24 @@ async def test_stopping_ends_in_time_whatever_clients_do(open_port: OpenPort) ->
     await port.server.stop()
     with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
         await client.answer()
+
+
+async def test_a_connection_that_is_over_leaves_nothing_for_the_collector(port: Port) -> None:
+    def living() -> int:
+        return sum(type(each) is Connection for each in gc.get_objects())
+
+    gc.collect()
+    before = living()
+    gc.disable()
+    try:
+        for data in (post(), b"nonsense\r\n\r\n", post(length=70_000), b"POST /webhooks/"):
+            client = await port.connect()
+            await client.send(data)
+            await asyncio.sleep(0.02)
+            await client.close()
+        port.webhooks.records.clear()
+        async with asyncio.timeout(5):
+            while living() > before:
+                await asyncio.sleep(0.02)
+    finally:
+        gc.enable()

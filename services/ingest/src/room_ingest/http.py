@@ -53,6 +53,7 @@ class Connection(RequestReader):
         self._queue.clear()
         self._chunks.clear()
         self._host.closed(self)
+        del self._parser, self._current  # they refer back: without them no collector is needed to free the connection
 
     def eof_received(self) -> bool:
         """The client sent all it will send. It may still read."""
