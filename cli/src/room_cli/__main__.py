@@ -12,6 +12,7 @@ from room_cli import (
     delivery_commands,
     list_commands,
     overflow_command,
+    recover_command,
     room_commands,
     send_command,
     setup_commands,
@@ -39,6 +40,7 @@ for commands in (
     talk_commands,
     change_commands,
     room_commands,
+    recover_command,
     setup_commands,
     compact_command,
 ):

@@ -249,3 +249,19 @@ async def test_waking(database: Database, rooms_only: Running) -> None:
     async with database.transaction() as conn:
         assert await rooms.wake(conn, [], everyone) == 1
     assert (await rooms_only.state(gathering))["wake_at"] <= datetime.now(UTC) + timedelta(seconds=5)
+
+
+async def test_fencing_all_takes_every_room_and_its_cycle_is_resumed(database: Database, rooms_only: Running) -> None:
+    held, free = await rooms_only.room(), await rooms_only.room()
+    stale = await claimed(database, rooms_only, held)
+    await running_cycle(database, rooms_only, stale, held)
+    async with database.transaction() as conn:
+        assert await leases.fence_all(conn) == 1
+    with pytest.raises(LeaseLost):
+        async with lease_transaction(database, stale):
+            pass
+    lease = await claim(database)
+    assert lease is not None and lease.epoch > stale.epoch + 100
+    async with lease_transaction(database, lease) as leased:
+        assert await resuming.resume(leased) is not None
+    assert (await rooms_only.state(free))["wake_at"] is None
