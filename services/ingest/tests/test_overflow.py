@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import cast
+from uuid import UUID
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -48,9 +49,9 @@ class Table:
         return OverflowTotal(len(self.rows), sum(row.size for row in self.rows), 1.0 if self.rows else None)
 
     @asynccontextmanager
-    async def claim(self, *, rows: int, bytes: int, seconds: float) -> AsyncIterator[Claim]:
+    async def claim(self, *, rows: int, bytes: int, seconds: float, after: UUID) -> AsyncIterator[Claim]:
         await self._trouble()
-        claim = Claim(self.rows[:rows])
+        claim = Claim([row for row in self.rows if row.id > after][:rows])
         yield claim
         self.rows = [row for row in self.rows if row.id not in claim.done]
 
@@ -194,12 +195,13 @@ async def test_the_connection_goes_when_nothing_came_for_a_while(
 
 
 class Kafka(MemorySink):
-    """A sink that takes every ``takes``-th record."""
+    """A sink that takes every ``takes``-th record, and never one with a key in ``refused``."""
 
     takes = 1
+    refused: Collection[bytes] = ()
 
     def submit(self, parcel: Parcel) -> None:
-        self.auto = len(self.records) % self.takes == 0
+        self.auto = len(self.records) % self.takes == 0 and parcel.key not in self.refused
         super().submit(parcel)
 
 
@@ -248,6 +250,22 @@ async def test_what_kafka_does_not_acknowledge_stays(metrics: IngestMetrics, mon
     await draining.part.stop()
     assert metrics.overflowed["drained"] == 30
     assert len(draining.sink.records) > 30
+
+
+async def test_records_of_a_partition_that_is_away_do_not_hold_up_the_others(
+    metrics: IngestMetrics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("room_ingest.drain.RETRY_SECONDS", 0.01)
+    table = Table(rows(60))
+    draining = Draining(table, metrics, drain_rows=10)
+    away = {b"k%d" % number for number in range(25)}
+    monkeypatch.setattr(draining.sink, "refused", away)
+    await draining.part.start()
+    await until(lambda: len(table.rows) == 25)
+    assert {row.key for row in table.rows} == away
+    away.clear()
+    await until(lambda: not table.rows)
+    await draining.part.stop()
 
 
 async def test_without_kafka_it_looks_whether_the_table_is_there(

@@ -87,6 +87,8 @@ async def test_a_claim_is_bounded_by_rows_and_bytes_and_takes_at_least_one(table
     for rows, bytes, count in ((2, 1 << 20, 2), (10, 1, 1), (10, 2500, 3), (10, 1 << 20, 5)):
         async with table.claim(rows=rows, bytes=bytes, seconds=5) as claim:
             assert claim.records == records[:count]
+    async with table.claim(rows=2, bytes=1 << 20, seconds=5, after=records[1].id) as claim:
+        assert claim.records == records[2:4]
     await table.close()
 
 

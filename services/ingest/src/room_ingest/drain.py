@@ -10,7 +10,7 @@ import structlog
 from aiokafka.partitioner import murmur2
 
 from room_common.errors import DependencyUnavailable
-from room_common.postgres.overflow import OverflowRecord
+from room_common.postgres.overflow import BEGINNING, OverflowRecord
 from room_common.postgres.overflow_connection import OverflowConnection
 from room_common.service.parts import Loop
 from room_ingest.metrics import IngestMetrics
@@ -80,6 +80,9 @@ class Drain(Loop):
         self.stop_timeout = self._seconds + 3.0
         self._away: str | None = "not asked yet"
         self._next_look = 0.0
+        self._after = BEGINNING
+        self._fruitful = False
+        """Whether something was written since the oldest record was claimed."""
 
     def ready(self) -> str | None:
         """Kafka or the table takes records."""
@@ -110,11 +113,15 @@ class Drain(Loop):
         if not self._overflow.touched and now < self._next_look:
             return STEP_SECONDS
         self._overflow.touched = False
+        begun_at = self._after
         submitted, written = await self._drain()
-        if submitted:
+        self._fruitful = self._fruitful or written > 0
+        if submitted or begun_at != BEGINNING:
             self._overflow.touched = True
-            took = asyncio.get_running_loop().time() - now
-            return max(PAUSE_SECONDS, took) if written else RETRY_SECONDS
+            if self._after == BEGINNING and not self._fruitful:
+                return RETRY_SECONDS
+            self._fruitful = self._fruitful and self._after != BEGINNING
+            return max(PAUSE_SECONDS, asyncio.get_running_loop().time() - now)
         await self._look()
         await self._connection.close()
         self._next_look = now + self._settings.look_seconds
@@ -127,13 +134,16 @@ class Drain(Loop):
         self._away = "full" if full else None
 
     async def _drain(self) -> tuple[int, int]:
-        """One claim. Returns how many records were submitted, and how many of them are written."""
+        """One claim, behind the last one, since its records may be such as Kafka does not take now; behind the newest
+        comes the oldest again. Returns how many records were submitted, and how many of them are written."""
         settings = self._settings
-        async with self._connection.claim(rows=settings.drain_rows, bytes=MAX_BYTES, seconds=self._seconds) as claim:
+        limits = {"rows": settings.drain_rows, "bytes": MAX_BYTES}
+        async with self._connection.claim(**limits, seconds=self._seconds, after=self._after) as claim:
             self._away = None
             parcels = await self._submit(claim.records)
             pairs = zip(claim.records, parcels, strict=True)
             claim.done += [record.id for record, parcel in pairs if parcel.written]
+        self._after = claim.records[-1].id if claim.records else BEGINNING
         self._metrics.overflowed["drained"] += len(claim.done)
         if claim.records:
             self._metrics.overflow = await self._connection.total()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from room_common.postgres.database import Connection
@@ -28,6 +28,10 @@ class OverflowRecord:
     def size(self) -> int:
         """Bytes that are counted for it."""
         return len(self.key) + len(self.value) + len(self.headers)
+
+
+BEGINNING: Final = UUID(int=0)
+"""Before every id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +68,14 @@ async def add(conn: Connection, records: Sequence[OverflowRecord], *, max_rows: 
     return row is not None and bool(row["fits"])
 
 
-async def claim(conn: Connection, *, rows: int, bytes: int) -> list[OverflowRecord]:
-    """Lock the oldest records that nobody else holds until the end of the transaction: at most ``rows``, and no more
-    after ``bytes``."""
+async def claim(conn: Connection, *, after: UUID, rows: int, bytes: int) -> list[OverflowRecord]:
+    """Lock the oldest records behind ``after`` that nobody else holds until the end of the transaction: at most
+    ``rows``, and no more after ``bytes``."""
     cursor = await conn.execute(
         """
         with oldest as (
             select id, topic, key, value, headers, size from ingest_overflow
-            order by id limit %s for update skip locked
+            where id > %s order by id limit %s for update skip locked
         )
         select id, topic, key, value, headers from (
             select *, sum(size) over (order by id rows between unbounded preceding and 1 preceding) as before
@@ -79,7 +83,7 @@ async def claim(conn: Connection, *, rows: int, bytes: int) -> list[OverflowReco
         ) counted
         where coalesce(before, 0) < %s order by id
         """,
-        (rows, bytes),
+        (after, rows, bytes),
         binary=True,
     )
     return [OverflowRecord(**row) for row in await cursor.fetchall()]

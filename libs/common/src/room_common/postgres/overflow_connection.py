@@ -17,7 +17,7 @@ from room_common.faults import crash_point
 from room_common.postgres import overflow
 from room_common.postgres.database import Connection, connection_string
 from room_common.postgres.failures import DEPENDENCY, unavailable
-from room_common.postgres.overflow import OverflowRecord, OverflowTotal
+from room_common.postgres.overflow import BEGINNING, OverflowRecord, OverflowTotal
 from room_common.postgres.settings import DatabaseSettings
 
 _SESSION: Final = """
@@ -59,10 +59,11 @@ class OverflowConnection:
             return await overflow.total_of(conn)
 
     @asynccontextmanager
-    async def claim(self, *, rows: int, bytes: int, seconds: float) -> AsyncIterator[Claim]:
-        """The oldest records that nobody else holds; what of them is done when the block ends goes from the table."""
+    async def claim(self, *, rows: int, bytes: int, seconds: float, after: UUID = BEGINNING) -> AsyncIterator[Claim]:
+        """The oldest records behind ``after`` that nobody else holds; what of them is done when the block ends goes
+        from the table."""
         async with self._transaction(seconds) as conn:
-            claim = Claim(await overflow.claim(conn, rows=rows, bytes=bytes))
+            claim = Claim(await overflow.claim(conn, after=after, rows=rows, bytes=bytes))
             yield claim
             if claim.done:
                 crash_point("ingest.overflow.before_removal")
