@@ -1,0 +1,45 @@
+"""Leases are renewed whatever the event loop does, and given up when they can't be."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+from pydantic import SecretStr
+
+from room_common.postgres import leases
+from room_common.postgres.database import Database
+from room_common.postgres.settings import DatabaseSettings
+from room_runner.keeper import LeaseKeeper, Loss
+from room_testing.running import Running
+
+pytestmark = pytest.mark.integration
+
+
+async def test_a_blocked_event_loop_costs_nobody_a_lease(
+    database: Database, rooms_only: Running, database_dsn: str
+) -> None:
+    room = await rooms_only.room()
+    await rooms_only.wake(room)
+    keeper = LeaseKeeper(
+        DatabaseSettings(dsn=SecretStr(database_dsn)), "worker", lease_seconds=2.0, renew_seconds=0.3, fence_seconds=1.5
+    )
+    await keeper.start()
+    lost: list[Loss] = []
+    try:
+        asked_at = time.monotonic()
+        async with database.transaction() as conn:
+            lease = await leases.claim(conn, "worker", 2.0)
+        assert lease is not None
+        keeper.hold(lease, asked_at, lost.append)
+        time.sleep(5.0)  # as a tool of somebody's would: longer than lease and fence together
+        await asyncio.sleep(0.6)
+        (row,) = await rooms_only.query("select lease_owner, lease_until > now() as held from instance_room")
+        assert (lost, row["lease_owner"], row["held"]) == ([], "worker", True)
+        await rooms_only.query("update instance_room set lease_epoch = lease_epoch + 1")
+        while not lost:
+            await asyncio.sleep(0.05)
+        assert lost == ["taken"]
+    finally:
+        await keeper.stop()
