@@ -27,6 +27,7 @@ def run(servers: Servers, tokens: list[str], *, rounds: int, seconds: float) -> 
     beside: dict[str, list[tuple[float, float]]] = {name: [] for name in neighbours}
     rates: dict[str, list[float]] = {name: [] for name in neighbours}
     with servers.serving(INGEST) as server:
+        asyncio.run(_quiet(server.port, tokens[1:], 2.0))
         for name, noisy in neighbours.items():
             folder = servers.folder / name.replace(" ", "-")
             folder.mkdir()
