@@ -38,6 +38,7 @@ class Coalescer(Generic[K, V]):
         self._rounds = rounds
         self._linger = linger
         self._busy_until = 0.0
+        self._collecting = False
         self._waiting: deque[tuple[K, asyncio.Future[V]]] = deque()
         self._running: set[asyncio.Task[None]] = set()
 
@@ -49,24 +50,31 @@ class Coalescer(Generic[K, V]):
         return await future
 
     def _start(self) -> None:
-        while self._waiting and len(self._running) < self._rounds:
+        """Begin a round unless one is collecting already."""
+        if self._waiting and not self._collecting and len(self._running) < self._rounds:
+            self._collecting = True
             task = asyncio.create_task(self._round())
             self._running.add(task)
             task.add_done_callback(self._ended)
-            if len(self._running) == self._rounds:
-                return
+
+    async def _collect(self) -> list[tuple[K, asyncio.Future[V]]]:
+        loop = asyncio.get_running_loop()
+        try:
+            if loop.time() < self._busy_until and len(self._waiting) < self._most:
+                await asyncio.sleep(self._linger)
+            self._busy_until = loop.time() + 2 * self._linger
+            batch = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
+        finally:
+            self._collecting = False
+        self._start()
+        return [(key, future) for key, future in batch if not future.done()]
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
         self._start()
 
     async def _round(self) -> None:
-        loop = asyncio.get_running_loop()
-        if loop.time() < self._busy_until and len(self._waiting) < self._most:
-            await asyncio.sleep(self._linger)
-        self._busy_until = loop.time() + 2 * self._linger
-        batch = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
-        asked = [(key, future) for key, future in batch if not future.done()]
+        asked = await self._collect()
         if not asked:
             return
         try:

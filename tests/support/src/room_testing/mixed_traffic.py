@@ -24,6 +24,7 @@ POISON: Final = "poisonous"
 
 SECRET: Final = "conserve"
 
+_BOMB: Final = gzip.compress(b"0" * 20_000_000)
 _VERDICTS: Final[frozenset[Outcome]] = frozenset({"matched", "no_match", "duplicate"})
 
 
@@ -70,7 +71,7 @@ class Traffic:
 
     async def seed_database(self, deliveries: int) -> None:
         """Instances and sources: events spread so that only the one that should reaches its cap."""
-        instances = max(4, deliveries // 300)
+        instances = min(40, max(4, deliveries // 300))
         self.github = [
             await self.world.source(
                 await self.world.instance(budget=None), "github", secrets=[SECRET], criteria=["hot"]
@@ -159,8 +160,7 @@ class Traffic:
         return Delivery("", self.plain.token, self.random.choice(bodies), {}, 1, frozenset({"undecodable"}))
 
     def _bomb(self, number: int) -> Delivery:
-        body = gzip.compress(b"0" * 20_000_000)
-        return Delivery("", self.plain.token, body, {"content-encoding": "gzip"}, 1, frozenset({"too_large"}))
+        return Delivery("", self.plain.token, _BOMB, {"content-encoding": "gzip"}, 1, frozenset({"too_large"}))
 
     def _odd_text(self, number: int) -> Delivery:
         body = b'{"text":"\\u0000 \\ud800 x","n":%d,"n":123456789012345678901234567890}' % (number % 50)
