@@ -21,15 +21,24 @@ class RoomError(Exception):
 class DependencyUnavailable(RoomError):
     """Something that Room needs does not answer; the same work succeeds later.
 
-    ``dependency`` is a bounded name (``postgresql``, ``kafka``, ``redis``, ``llm``, ``key``, ``provider``), ``kind`` says
-    how it failed (``connect``, ``timeout``, ``rate_limit``...), ``retry_after`` is the dependency's own wish in seconds.
+    ``dependency`` is a bounded name (``postgresql``, ``kafka``, ``redis``, ``llm``, ``key``, ``provider``), ``kind``
+    says how it failed (``connect``, ``timeout``, ``rate_limit``...), ``retry_after`` is the dependency's own wish in
+    seconds, ``at`` the address that was tried, without user and password: :func:`room_common.advice.explain` tells all.
     """
 
-    def __init__(self, dependency: str, kind: str = "unavailable", *, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        dependency: str,
+        kind: str = "unavailable",
+        *,
+        retry_after: float | None = None,
+        at: str | None = None,
+    ) -> None:
         super().__init__(f"{dependency}: {kind}")
         self.dependency = dependency
         self.kind = kind
         self.retry_after = retry_after
+        self.at = at
 
 
 class DeadLetter(RoomError):

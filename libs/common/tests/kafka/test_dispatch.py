@@ -283,3 +283,11 @@ async def test_a_hold_is_told_once(reason: str) -> None:
     bench.dispatcher.hold(reason, probe=True, wish=None)
     bench.dispatcher.release("other")
     assert bench.changes == [(reason, True)]
+
+
+async def test_a_hold_knows_where_the_dependency_was_looked_for_and_what_to_look_at() -> None:
+    bench = Bench()
+    bench.dispatcher.hold_for(DependencyUnavailable("llm", "connect", at="127.0.0.1:1"))
+    why = bench.dispatcher.why("llm_connect")
+    assert why is not None and "127.0.0.1:1" in why and "ROOM_LLM__BASE_URL" in why
+    assert bench.dispatcher.why("another") is None

@@ -131,7 +131,8 @@ async def test_readyz_says_what_it_waits_for_and_livez_stays_well() -> None:
     async with running(away, Probe("b", journal)) as run:
         await run.until(lambda: "a failed" in journal)
         status, body = await run.get("/readyz")
-        assert (status, body) == (503, {"ready": False, "waiting": {"a": "postgresql: connect", "b": "not started"}})
+        waiting = {"a": "postgresql: connect (look at ROOM_DATABASE__DSN)", "b": "not started"}
+        assert (status, body) == (503, {"ready": False, "waiting": waiting})
         assert (await run.get("/livez"))[0] == 200
         assert await run.stop() == 0
     assert "b started" not in journal
@@ -144,7 +145,7 @@ async def test_a_repeated_reason_is_logged_once_and_a_new_one_at_once() -> None:
         async with running(Probe("a", journal, errors)) as run:
             await run.until(lambda: "a started" in journal)
     reasons = [line["reason"] for line in logs if line["event"] == "waiting"]
-    assert reasons == ["kafka: connect", "kafka: authentication"]
+    assert [reason.partition(" (")[0] for reason in reasons] == ["kafka: connect", "kafka: authentication"]
 
 
 async def test_a_reason_never_holds_the_message_of_an_error() -> None:
@@ -231,3 +232,15 @@ async def test_a_port_in_use_is_a_wrong_setting() -> None:
 def test_two_parts_of_one_name_are_refused() -> None:
     with pytest.raises(ConfigurationError):
         make(Probe("a", []), Probe("a", []))
+
+
+async def test_a_part_that_does_not_work_any_more_is_told_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frame, "_LOG_EVERY", 0.01)
+    probe = Probe("a", [])
+    with structlog.testing.capture_logs() as logged:
+        async with running(probe) as run:
+            await run.until(lambda: any(line["event"] == "started" for line in logged))
+            probe.ready_reason = "postgresql: refused"
+            await run.until(lambda: sum(line["event"] == "waiting" for line in logged) >= 3)
+    told = [line for line in logged if line["event"] == "waiting"]
+    assert {(line["part"], line["reason"]) for line in told} == {("a", "postgresql: refused")}

@@ -137,3 +137,21 @@ def test_the_rate_limit_remembers_a_bounded_number_of_kinds() -> None:
     for number in range(1000):
         limit.filter(record(f"kind {number}"))
     assert len(limit._buckets) == 10
+
+
+@pytest.mark.parametrize("library", ["aiokafka", "aiokafka.client", "faststream.kafka"])
+def test_what_a_library_repeats_of_an_absent_server_is_told_twice_and_then_now_and_then(library: str) -> None:
+    now = 0.0
+    limit = RateLimit(clock=lambda: now)
+
+    def passed(tries: int) -> int:
+        return sum(
+            limit.filter(logging.LogRecord(library, logging.ERROR, "", 0, "Unable connect to %s", (node,), None))
+            for node in range(tries)
+        )
+
+    assert passed(7) == 2
+    now = 60.0
+    assert passed(7) == 2
+    now = 90.0
+    assert passed(7) == 1

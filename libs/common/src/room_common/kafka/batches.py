@@ -22,6 +22,7 @@ from faststream.kafka import KafkaBroker
 from faststream.kafka.message import KafkaAckableMessage, KafkaMessage
 from prometheus_client import CollectorRegistry
 
+from room_common.advice import explain, told
 from room_common.errors import DependencyUnavailable
 from room_common.kafka import consumers
 from room_common.kafka.failures import failure_kind
@@ -58,6 +59,7 @@ class Batches(Part):
 
     def __init__(self, settings: KafkaSettings, registry: CollectorRegistry) -> None:
         self._registry = registry
+        self._servers = settings.bootstrap_servers
         self._options = consumers.group_options(settings, drain_seconds=0.0, partition_bytes=1024 * 1024)
         self._broker = KafkaBroker(
             settings.bootstrap_servers,
@@ -103,7 +105,7 @@ class Batches(Part):
         except BaseException as error:
             await self._close(2.0)
             if isinstance(error, KafkaError | OSError | TimeoutError):
-                raise DependencyUnavailable("kafka", failure_kind(error)) from error
+                raise DependencyUnavailable("kafka", failure_kind(error), at=self._servers) from error
             raise
         self._observing = asyncio.create_task(self._observe(), name="batches-observe")
 
@@ -160,6 +162,7 @@ class _Subscription(ConsumerRebalanceListener):  # type: ignore[misc]
         self.group = group
         self.observer = observer
         self.reason: str | None = None
+        self._why: str | None = None
         self.subscriber: Any = None
         self._handler = handler
         self._stopping = stopping
@@ -224,7 +227,7 @@ class _Subscription(ConsumerRebalanceListener):  # type: ignore[misc]
         try:
             await self._handler(records)
         except DependencyUnavailable as error:
-            self._wait_for(f"{error.dependency}_{error.kind}")
+            self._wait_for(f"{error.dependency}_{error.kind}", explain(error))
             return max(pause, min(error.retry_after or 0.0, _LONGEST_WISH))
         except asyncio.CancelledError:
             task = asyncio.current_task()
@@ -244,13 +247,14 @@ class _Subscription(ConsumerRebalanceListener):  # type: ignore[misc]
         log.error("batch failed", group=self.group, topic=first.topic, records=len(records), error=name)
         self._wait_for("handler_error")
 
-    def _wait_for(self, reason: str | None) -> None:
+    def _wait_for(self, reason: str | None, why: str | None = None) -> None:
+        self._why = why
         if reason == self.reason:
             return
         if self.reason is not None:
             self._metrics.held.labels(self.group, self.reason).set(0)
         if reason is not None:
-            log.warning("consumption is held", group=self.group, reason=reason)
+            log.warning("consumption is held", group=self.group, reason=reason, why=why)
             self._metrics.held.labels(self.group, reason).set(1)
         self.reason = reason
 
@@ -264,7 +268,7 @@ class _Subscription(ConsumerRebalanceListener):  # type: ignore[misc]
     # -- for the frame
 
     def waits_for(self) -> str | None:
-        return self.reason or (None if self._assigned else "waiting for partitions")
+        return told(self.reason, self._why) if self.reason else (None if self._assigned else "waiting for partitions")
 
     def trouble(self, now: float) -> str | None:
         """Why this subscription does not progress, although its dependencies may be there."""

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Hashable, Iterable
 
+from room_common.advice import explain
 from room_common.errors import DependencyUnavailable
 from room_common.kafka.attempts import Attempts, Work
 from room_common.kafka.holds import Holds
@@ -39,6 +40,7 @@ class Dispatcher:
         self._lanes: Lanes[Work] = Lanes()
         self._running: dict[Task, tuple[Hashable, Work, bool]] = {}
         self._holds = Holds(probe_seconds)
+        self._why: dict[str, str] = {}
         self._changed = asyncio.Event()
         self.open = False
         """False while partitions change hands and after the end: nothing is started then."""
@@ -107,9 +109,14 @@ class Dispatcher:
             self._changed.set()
             self.pump()
 
+    def why(self, reason: str) -> str | None:
+        """What is known of the dependency behind a reason, for an operator."""
+        return self._why.get(reason)
+
     def hold_for(self, error: DependencyUnavailable) -> str:
         """Hold because a dependency is away. Returns the reason's name."""
         reason = f"{error.dependency}_{error.kind}"
+        self._why[reason] = explain(error)
         self.hold(reason, probe=True, wish=error.retry_after)
         return reason
 

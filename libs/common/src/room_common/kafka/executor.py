@@ -28,6 +28,7 @@ from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.errors import KafkaError
 from prometheus_client import CollectorRegistry
 
+from room_common.advice import told
 from room_common.errors import DependencyUnavailable
 from room_common.faults import crash_point
 from room_common.kafka import consumers
@@ -155,7 +156,7 @@ class Executor(Part):
 
     def ready(self) -> str | None:
         if self.held:
-            return "held: " + ", ".join(self.held)
+            return "held: " + ", ".join(told(reason, self._dispatcher.why(reason)) for reason in self.held)
         return None if self._assigned else "waiting for partitions"
 
     # -- hold
@@ -179,7 +180,7 @@ class Executor(Part):
     def _hold_changed(self, reason: str, began: bool) -> None:
         self._metrics.held.labels(self.group, reason).set(int(began))
         if began:
-            log.warning("consumption is held", group=self.group, reason=reason)
+            log.warning("consumption is held", group=self.group, reason=reason, why=self._dispatcher.why(reason))
             self._pause()
         else:
             log.info("hold ended", group=self.group, reason=reason)
@@ -244,7 +245,9 @@ class Executor(Part):
         except BaseException as error:
             await consumers.stop_consumer(consumer, 2.0)
             if isinstance(error, KafkaError | OSError | TimeoutError):
-                raise DependencyUnavailable("kafka", failure_kind(error)) from error
+                raise DependencyUnavailable(
+                    "kafka", failure_kind(error), at=self._settings.bootstrap_servers
+                ) from error
             raise
         self._watch = consumers.ConsumerWatch()
         self._last_poll = time.monotonic()

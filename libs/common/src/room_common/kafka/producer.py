@@ -201,7 +201,7 @@ class Producer(Part):
                 await client.start()
         except (KafkaError, OSError, TimeoutError) as error:
             self._later(_close(client, _STOP_SECONDS))
-            raise DependencyUnavailable("kafka", failure_kind(error)) from error
+            raise DependencyUnavailable("kafka", failure_kind(error), at=self._settings.bootstrap_servers) from error
         except BaseException:
             self._later(_close(client, _STOP_SECONDS))
             raise

@@ -13,6 +13,7 @@ from collections import OrderedDict
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 import aiohttp
 import httpx2
@@ -47,6 +48,7 @@ class OpenAiLlm(Part):
 
     def __init__(self, settings: LlmSettings, registry: CollectorRegistry, *, concurrency: int | None = None) -> None:
         self._settings = settings
+        self._at = urlsplit(settings.base_url or OPENAI_URL).netloc.rpartition("@")[2]
         self._metrics = LlmMetrics.build(registry)
         self._slots = asyncio.Semaphore(concurrency or settings.concurrency)
         self._dialects: OrderedDict[str, wire.Dialect] = OrderedDict()
@@ -67,8 +69,9 @@ class OpenAiLlm(Part):
             outcome = "unforeseen"
             try:
                 completion = await self._with_fallback(request)
-            except DependencyUnavailable:
+            except DependencyUnavailable as error:
                 outcome = "provider"
+                error.at = self._at
                 raise
             except EventRejected:
                 outcome = "rejected"

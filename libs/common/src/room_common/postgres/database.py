@@ -15,8 +15,9 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
+from room_common.advice import explain
 from room_common.errors import ConfigurationError, DependencyUnavailable
-from room_common.postgres.failures import DEPENDENCY, unavailable
+from room_common.postgres.failures import DEPENDENCY, refusal, unavailable
 from room_common.postgres.settings import DatabaseSettings
 from room_common.service.parts import Part
 from room_common.telemetry.metrics import DEPENDENCY_UP, gauge
@@ -182,9 +183,9 @@ class Database(Part):
                 finally:
                     await conn.close()
         except (psycopg.Error, OSError) as error:
-            mapped = unavailable(error) or DependencyUnavailable(DEPENDENCY, "connect")
-            self._report(mapped.kind)
-            raise mapped from error
+            refused = refusal(error, self._conninfo)
+            self._report(explain(refused))
+            raise refused from error
 
     async def _watch(self) -> None:
         """Keep ``ready`` true to the facts, and throw dead connections out of the pool soon after they die."""
@@ -199,10 +200,10 @@ class Database(Part):
             try:
                 await self._ask(disturbed)
             except DependencyUnavailable as error:
-                self._report(error.kind)
+                self._report(explain(error))
             except Exception:
                 _log.exception("the probe of PostgreSQL failed")
-                self._report("probe_failed")
+                self._report(f"{DEPENDENCY}: probe_failed")
             await asyncio.sleep(_PROBE_PAUSE)
 
     async def _ask(self, disturbed: bool) -> None:
@@ -223,7 +224,7 @@ class Database(Part):
             if self._reason is not None or not self._busy():
                 await self._connect_once()
         except (psycopg.Error, OSError) as error:
-            raise unavailable(error) or DependencyUnavailable(DEPENDENCY, "connect") from error
+            raise unavailable(error) or refusal(error, self._conninfo) from error
         self._report(None)
 
     def _busy(self) -> bool:
@@ -232,10 +233,10 @@ class Database(Part):
         stats = self._pool.get_stats()
         return stats.get("pool_size", 0) >= self._settings.pool_max and stats.get("pool_available", 0) == 0
 
-    def _report(self, kind: str | None) -> None:
-        self._reason = None if kind is None else f"{DEPENDENCY}: {kind}"
+    def _report(self, reason: str | None) -> None:
+        self._reason = reason
         if self._up is not None:
-            self._up.set(0 if kind else 1)
+            self._up.set(0 if reason else 1)
 
 
 async def _roll_back(conn: Connection) -> None:

@@ -24,7 +24,7 @@ from psycopg.rows import tuple_row
 
 from room_common.errors import ConfigurationError, Defect, DependencyUnavailable
 from room_common.postgres.database import Connection, Database
-from room_common.postgres.failures import DEPENDENCY, unavailable
+from room_common.postgres.failures import refusal
 from room_common.service.parts import Part
 
 OLDEST_SERVER = 14
@@ -144,7 +144,7 @@ def migrate(
                 if on_applied is not None:
                     on_applied(step)
     except psycopg.OperationalError as error:
-        raise unavailable(error) or DependencyUnavailable(DEPENDENCY, "connect") from error
+        raise refusal(error, dsn) from error
     return applied
 
 

@@ -19,6 +19,7 @@ from typing import Any, Generic, NoReturn
 import structlog
 import uvloop
 
+from room_common.advice import explain
 from room_common.errors import ConfigurationError, DependencyUnavailable
 from room_common.service.lag import LagWatch
 from room_common.service.operations import Operations
@@ -122,7 +123,7 @@ class Frame(Generic[SettingsT]):
         _log.info("starting", operations_port=self.operations.port, instance=self._context.instance)
         if await self._start_all():
             _log.info("started", parts=[part.name for part in self._parts])
-            await self._first_of(self._context.stopping.wait(), self._failed.wait())
+            await self._first_of(self._context.stopping.wait(), self._failed.wait(), self._tell_what_is_missing())
         self._context.stopping.set()
         await self._stop_all()
         self._lag.stop()
@@ -196,6 +197,13 @@ class Frame(Generic[SettingsT]):
             elif not task.cancelled() and (error := task.exception()) is not None:
                 _log.error("failed to stop", part=part.name, exc_info=error)
 
+    async def _tell_what_is_missing(self) -> None:
+        """While a part that worked does not, say so now and then: what was logged at first is long scrolled away."""
+        while True:
+            await asyncio.sleep(_LOG_EVERY)
+            for part, reason in self.waiting().items():
+                _log.warning("waiting", part=part, reason=reason)
+
     def _ending(self) -> bool:
         return self._context.stopping.is_set() or self._failed.is_set()
 
@@ -225,9 +233,9 @@ class Frame(Generic[SettingsT]):
 
 
 def _retry_reason(error: BaseException) -> str | None:
-    """What to wait for, or None where waiting won't help. Names and kinds only: messages may hold addresses."""
+    """What to wait for, or None where waiting won't help. Never a library's message, which may hold a secret."""
     if isinstance(error, DependencyUnavailable):
-        return str(error)
+        return explain(error)
     if isinstance(error, OSError):
         return f"{type(error).__name__}: {error.strerror}" if error.strerror else type(error).__name__
     return None

@@ -24,6 +24,10 @@ from room_common.settings import LogSettings
 from room_common.telemetry.masking import mask_text, mask_value
 from room_common.telemetry.metrics import room_version
 
+_REPETITIVE = frozenset({"aiokafka", "kafka", "faststream", "psycopg"})
+_REPEATED = (2.0, 1 / 30)
+"""Burst and rate of what these libraries say of a server that is away: Room's own line tells what can be done."""
+
 EventDict = MutableMapping[str, Any]
 
 _QUIET = {
@@ -106,6 +110,7 @@ def mask_event(_logger: Any, _method: str, event: EventDict) -> EventDict:
 class RateLimit(logging.Filter):
     """Let at most ``burst`` warnings and errors of one kind through at once, and ``per_second`` of them afterwards.
 
+    Of libraries that log each try of a connection: 2 at once, then one in half a minute.
     A kind is logger, level and message before its arguments are put in. The next record that passes tells in
     ``suppressed`` how many did not. Lines below warning always pass: hot paths write one per batch.
     """
@@ -132,9 +137,12 @@ class RateLimit(logging.Filter):
         text = str(message.get("event", "")) if isinstance(message, dict) else str(message)
         kind = (record.name, record.levelno, text[:200])
         now = self._clock()
+        burst, per_second = (
+            (self._burst, self._per_second) if record.name.partition(".")[0] not in _REPETITIVE else _REPEATED
+        )
         with self._lock:
-            left, then, suppressed = self._buckets.pop(kind, (self._burst, now, 0))
-            left = min(self._burst, left + (now - then) * self._per_second)
+            left, then, suppressed = self._buckets.pop(kind, (burst, now, 0))
+            left = min(burst, left + (now - then) * per_second)
             passes = left >= 1.0
             self._buckets[kind] = (left - 1.0, now, 0) if passes else (left, now, suppressed + 1)
             if len(self._buckets) > self._kinds:
