@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
-from room_common.llm.settings import LlmSettings
+from room_common.errors import ConfigurationError
+from room_common.llm.settings import LlmSettings, NamedLlmSettings
+from room_common.settings import Section, parse_settings
 
 
 def test_every_field_is_described() -> None:
@@ -28,3 +30,18 @@ def test_blank_is_absent_and_the_key_is_not_shown() -> None:
 def test_wrong_values(bad: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         LlmSettings.model_validate(bad)
+
+
+class Asking(Section):
+    llm: NamedLlmSettings = Field(default_factory=LlmSettings, validate_default=True)
+
+
+@pytest.mark.parametrize("environ", [{}, {"ROOM_LLM__FAST_MODEL": "x"}, {"ROOM_LLM__API_KEY": " "}])
+def test_a_service_that_needs_a_provider_does_not_start_without(environ: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match=r"set ROOM_LLM__API_KEY for OpenAI, or ROOM_LLM__BASE_URL"):
+        parse_settings(Asking, environ)
+
+
+@pytest.mark.parametrize("environ", [{"ROOM_LLM__API_KEY": "k"}, {"ROOM_LLM__BASE_URL": "http://127.0.0.1:1/v1"}])
+def test_a_key_or_an_address_names_one(environ: dict[str, str]) -> None:
+    assert parse_settings(Asking, environ).llm.named

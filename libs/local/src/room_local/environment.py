@@ -10,6 +10,8 @@ from room_local.files import StackFiles
 from room_local.options import StackOptions
 from room_local.parts.addresses import HOST
 
+_NOT_FOR_SHELLS = frozenset({"ROOM_LOG__FORMAT", "PYTHONUNBUFFERED"})
+_REHEARSAL_KEY = "rehearsal"
 _LLM_NAMES = ("ROOM_LLM__API_KEY", "ROOM_LLM__API_KEY_FILE", "ROOM_LLM__BASE_URL", "ROOM_LLM__BASE_URL_FILE")
 
 
@@ -30,9 +32,20 @@ class Addresses:
         return f"http://{HOST}:{self.ports[service]}"
 
 
+def without_rehearsal(environment: Mapping[str, str]) -> dict[str, str]:
+    """``environment`` without what a stack's own ``.room/env`` said of its rehearsal: that was no choice."""
+    given = dict(environment)
+    if given.get("ROOM_LLM__BASE_URL") == f"{given.get('ROOM_REHEARSAL_URL')}/v1":
+        del given["ROOM_LLM__BASE_URL"]
+    if given.get("ROOM_LLM__API_KEY") == _REHEARSAL_KEY:
+        del given["ROOM_LLM__API_KEY"]
+    return given
+
+
 def uses_real_model(environment: Mapping[str, str]) -> bool:
     """Whether the person gave a model provider, so that no rehearsal is wanted."""
-    return any(environment.get(name) for name in _LLM_NAMES)
+    given = without_rehearsal(environment)
+    return any(given.get(name) for name in _LLM_NAMES)
 
 
 def shared_settings(addresses: Addresses, files: StackFiles, options: StackOptions) -> dict[str, str]:
@@ -65,7 +78,7 @@ def service_settings(addresses: Addresses, files: StackFiles, options: StackOpti
         settings["ROOM_OUTBOUND__LOCAL_INBOX_URL"] = addresses.url("inbox")
     if "rehearsal" in addresses.ports:
         settings["ROOM_LLM__BASE_URL"] = f"{addresses.url('rehearsal')}/v1"
-        settings["ROOM_LLM__API_KEY"] = "rehearsal"
+        settings["ROOM_LLM__API_KEY"] = _REHEARSAL_KEY
     if options.tick_seconds is not None:
         settings["ROOM_SCHEDULER__TICK_SECONDS"] = f"{options.tick_seconds:g}"
     return settings
@@ -78,9 +91,15 @@ def override(inherited: Mapping[str, str], settings: Mapping[str, str]) -> dict[
 
 
 def shell_file(addresses: Addresses, files: StackFiles, options: StackOptions) -> str:
-    """The content of ``.room/env``, to be sourced. Without the model, so that a later start may choose again."""
+    """The content of ``.room/env``, to be sourced: a service that is started by hand then works with the same things.
+
+    What only concerns the stack's own processes is left out. A later start in that shell knows the rehearsal as its own
+    (:func:`without_rehearsal`).
+    """
+    own = service_settings(addresses, files, options)
     settings = {
         **shared_settings(addresses, files, options),
+        **{name: value for name, value in own.items() if name not in _NOT_FOR_SHELLS},
         "ROOM_API_URL": addresses.url("admin"),
         "ROOM_API_TOKEN_FILE": str(files.token),
         **{f"ROOM_{name.upper().replace('-', '_')}_URL": addresses.url(name) for name in addresses.ports},

@@ -19,6 +19,7 @@ from room_local.environment import (
     shared_settings,
     shell_file,
     uses_real_model,
+    without_rehearsal,
 )
 from room_local.events import Event, Kind, Listener
 from room_local.files import StackFiles, write_private
@@ -66,7 +67,7 @@ class Stack:
         self.files = StackFiles(directory)
         self.options = options or StackOptions()
         self._listener = listener
-        self._environment = dict(environment)
+        self._environment = without_rehearsal(environment)
         self._real_model = uses_real_model(self._environment)
         chosen = SERVICES if services is None else services
         self._services = [one for one in chosen if not (one.only_in_rehearsal and self._real_model)]

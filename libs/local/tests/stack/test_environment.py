@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import shlex
 import subprocess
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +15,7 @@ from room_local.environment import (
     shared_settings,
     shell_file,
     uses_real_model,
+    without_rehearsal,
 )
 from room_local.files import StackFiles
 from room_local.options import StackOptions
@@ -64,5 +67,27 @@ def test_the_shell_file_gives_a_shell_exactly_the_values(value: str) -> None:
     assert done.stdout.decode() == value
 
 
-def test_the_shell_file_does_not_choose_a_model() -> None:
-    assert "ROOM_LLM__" not in shell_file(addresses(), FILES, StackOptions())
+def sourced(ports: dict[str, int]) -> dict[str, str]:
+    lines = shell_file(addresses(ports=ports), FILES, StackOptions(tick_seconds=3)).splitlines()[1:]
+    return dict(shlex.split(line)[1].split("=", 1) for line in lines)
+
+
+def test_the_shell_file_gives_what_services_get() -> None:
+    own = service_settings(addresses(), FILES, StackOptions(tick_seconds=3))
+    missing = {**shared_settings(addresses(), FILES, StackOptions()), **own}.items() - sourced(PORTS).items()
+    assert {name for name, _ in missing} == {"ROOM_LOG__FORMAT", "PYTHONUNBUFFERED"}
+
+
+def test_a_later_start_in_that_shell_still_has_its_rehearsal() -> None:
+    shell = sourced(PORTS)
+    assert shell["ROOM_LLM__BASE_URL"] == "http://127.0.0.1:4/v1"
+    assert not uses_real_model(shell)
+    assert not [name for name in without_rehearsal(shell) if name.startswith("ROOM_LLM__")]
+
+
+@pytest.mark.parametrize("name", ["ROOM_LLM__API_KEY", "ROOM_LLM__BASE_URL"])
+def test_a_model_chosen_in_that_shell_counts(name: str) -> None:
+    shell = {**sourced(PORTS), name: "https://models.example.com/v1"}
+    assert uses_real_model(shell)
+    chosen = {key: value for key, value in without_rehearsal(shell).items() if key.startswith("ROOM_LLM__")}
+    assert chosen == {name: "https://models.example.com/v1"}

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from room_common.cache.settings import RedisSettings
 from room_common.kafka.settings import KafkaSettings
-from room_common.llm.settings import LlmSettings
+from room_common.llm.settings import LlmSettings, NamedLlmSettings
 from room_common.postgres.settings import DatabaseSettings
 from room_common.settings import EncryptionSettings, PublicUrl, Section, ServiceSettings
 
@@ -54,7 +54,7 @@ class MatcherSettings(ServiceSettings):
     kafka: KafkaSettings
     database: DatabaseSettings
     redis: RedisSettings = Field(default_factory=RedisSettings)
-    llm: LlmSettings = Field(default_factory=LlmSettings)
+    llm: NamedLlmSettings = Field(default_factory=LlmSettings, validate_default=True)
     encryption: EncryptionSettings
     public_url: PublicUrl
     matcher: MatchingSettings = Field(default_factory=MatchingSettings)

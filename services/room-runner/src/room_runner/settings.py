@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from room_common.egress.settings import EgressSettings
 from room_common.kafka.settings import KafkaSettings
-from room_common.llm.settings import LlmSettings
+from room_common.llm.settings import LlmSettings, NamedLlmSettings
 from room_common.postgres.leases import Backoff
 from room_common.postgres.settings import DatabaseSettings
 from room_common.settings import EncryptionSettings, Section, ServiceSettings
@@ -91,7 +91,7 @@ class RunnerSettings(ServiceSettings):
 
     kafka: KafkaSettings
     database: DatabaseSettings
-    llm: LlmSettings = Field(default_factory=LlmSettings)
+    llm: NamedLlmSettings = Field(default_factory=LlmSettings, validate_default=True)
     encryption: EncryptionSettings
     egress: EgressSettings = Field(default_factory=EgressSettings)
     runner: CycleSettings = Field(default_factory=CycleSettings)

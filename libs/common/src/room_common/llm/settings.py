@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator
 
 from room_common.llm.port import Tier
 
@@ -54,6 +56,11 @@ class LlmSettings(BaseModel):
     def _not_blank(cls, value: SecretStr | None) -> SecretStr | None:
         return value if value is not None and value.get_secret_value().strip() else None
 
+    @property
+    def named(self) -> bool:
+        """Whether a provider was chosen at all: OpenAI asks for a key, others are named by their address."""
+        return self.base_url is not None or self.api_key is not None
+
     def model(self, tier: Tier) -> str:
         """The default model of ``tier``."""
         return self.fast_model if tier == "fast" else self.standard_model
@@ -61,3 +68,15 @@ class LlmSettings(BaseModel):
     def timeout(self, tier: Tier) -> float:
         """The longest wait for one try of ``tier``, in seconds."""
         return self.fast_timeout_seconds if tier == "fast" else self.standard_timeout_seconds
+
+
+def _check_named(settings: LlmSettings) -> LlmSettings:
+    if not settings.named:
+        raise ValueError(
+            "no model provider: set ROOM_LLM__API_KEY for OpenAI, or ROOM_LLM__BASE_URL for another one"
+        )
+    return settings
+
+
+NamedLlmSettings = Annotated[LlmSettings, AfterValidator(_check_named)]
+"""Of a service that can't work without a provider: better not started than asking OpenAI without a key for ever."""
