@@ -26,7 +26,9 @@ _RAW_HEADERS: Final = {
     envelope.CONTENT_TYPE: "Content-Type of the request, when it had one.",
     envelope.QUERY: "Query string of the request, when it had one.",
     envelope.TRACEPARENT: "W3C trace context.",
-    envelope.REPLAY_OF: "Id of the delivery that this one repeats.",
+    envelope.REPLAY_OF: "Id of the delivery that this one repeats; set by admin only, as are the next two.",
+    envelope.FORCED: "1 in a replay that is let in, as not verified, though its signature is wrong.",
+    envelope.ITEM: "Number of the one item that a replay or a dead letter is about.",
     envelope.CHANNEL: "Channel type of a reply.",
 }
 _ALWAYS: Final = [envelope.ID, envelope.TOKEN_SHA256, envelope.RECEIVED_AT, envelope.HTTP, envelope.OUTCOME]
