@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
+
+from room_common.contracts.envelope import Envelope, decode, encode
+from room_common.contracts.topics import WEBHOOKS_RAW, WEBHOOKS_SLOW
+from room_common.errors import DeadLetter, DependencyUnavailable
+from room_common.kafka.producer import Outgoing, RecordMetadata
+from room_common.kafka.records import Record
+from room_matcher.domain.cascade import ledger_time, microseconds, moment
+from room_matcher.handlers.opened import OpenedRecords
+from room_matcher.handlers.slow_lane import SlowLane
+from room_matcher.metrics import MatcherMetrics
+
+HOUR_US = 3_600_000_000
+
+
+class Sink:
+    """A producer that keeps what it gets; every second record fails where ``error`` is set."""
+
+    def __init__(self) -> None:
+        self.sent: list[Outgoing] = []
+        self.error: DependencyUnavailable | None = None
+
+    async def send_many(self, records: Sequence[Outgoing]) -> list[RecordMetadata | DependencyUnavailable]:
+        self.sent += records
+        fine = RecordMetadata(WEBHOOKS_SLOW, 0, 0, 0)
+        return [self.error if self.error and number % 2 else fine for number in range(len(records))]
+
+
+def record(offset: int, received_at_us: int, appended_ms: int) -> Record:
+    envelope = Envelope(id=UUID(int=offset), token_sha256=bytes(32), received_at_us=received_at_us)
+    return Record(WEBHOOKS_RAW, 0, offset, appended_ms, b"key", b"body", encode(envelope))
+
+
+def lane(sink: Sink) -> SlowLane:
+    return SlowLane(sink, OpenedRecords(10), MatcherMetrics(CollectorRegistry()))  # type: ignore[arg-type]
+
+
+async def test_a_record_goes_on_unchanged_but_for_a_receipt_that_the_ledger_replaces() -> None:
+    sink, now = Sink(), 1_700_000_000_000_000
+    records = [record(1, now, now // 1000), record(2, now + HOUR_US, now // 1000)]
+    await lane(sink).take(records, "share")
+    assert [(sent.topic, sent.key, sent.value) for sent in sink.sent] == [(WEBHOOKS_SLOW, b"key", b"body")] * 2
+    again = [Record(sent.topic, 0, 9, now // 1000 + 60_000, sent.key, sent.value, sent.headers) for sent in sink.sent]
+    assert [decode(copy).id for copy in again] == [UUID(int=1), UUID(int=2)]
+    for first, copy in zip(records, again, strict=True):
+        assert ledger_time(decode(first).received_at_us, first.timestamp_ms) == ledger_time(
+            decode(copy).received_at_us, copy.timestamp_ms
+        )
+
+
+async def test_one_that_is_not_acknowledged_fails_all() -> None:
+    sink = Sink()
+    sink.error = DependencyUnavailable("kafka", "timeout")
+    with pytest.raises(DependencyUnavailable):
+        await lane(sink).take([record(1, 0, 1), record(2, 0, 1)], "share")
+
+
+@given(st.integers(0, (1 << 53) - 1))
+def test_a_moment_and_back(received_at_us: int) -> None:
+    assert microseconds(moment(received_at_us)) == received_at_us
+
+
+def test_a_record_is_opened_once_and_another_one_of_its_place_anew() -> None:
+    opened = OpenedRecords(2)
+    first, other = record(1, 5, 1), record(1, 6, 1)
+    assert opened.open(first) is opened.open(first)
+    assert opened.open(other).envelope.received_at_us == 6
+    for offset in range(2, 6):
+        opened.open(record(offset, 0, 1))
+    assert len(opened._kept) == 2
+    with pytest.raises(DeadLetter):
+        opened.open(Record(WEBHOOKS_RAW, 0, 1, 0, None, b"", ()))
