@@ -8,6 +8,7 @@ from room_admin import problems
 from room_admin.apply import Applier, Urls
 from room_admin.deliveries import Deliveries
 from room_admin.limits import BodyLimit
+from room_admin.panel import application as panel
 from room_admin.problems import ProblemDetails
 from room_admin.routes import apply, changes, definitions, deliveries, instances, overflow, rooms, work
 from room_admin.routes.definitions import Tester
@@ -46,4 +47,5 @@ def build(
     app.state.tester = tester
     for routes in (apply, instances, changes, rooms, definitions, deliveries, overflow, work):
         app.include_router(routes.router, prefix="/api/v1")
+    panel.mount(app)
     return app

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from room_common.domain.deliveries import OUTCOMES, Outcome
+
+_ID: Final = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 
 Tone = Literal["good", "live", "wait", "warn", "bad", "quiet"]
 
@@ -74,6 +77,11 @@ def tone(state: str) -> Tone:
         if outcome == state:
             return meaning.tone
     return _STATES.get(state, "quiet")
+
+
+def short_ids(text: str) -> str:
+    """Ids in a text, cut to the end that lists show of them."""
+    return _ID.sub(lambda found: "…" + found[0][-8:], text)
 
 
 def spaced(word: str) -> str:

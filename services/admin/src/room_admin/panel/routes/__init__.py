@@ -1,0 +1,1 @@
+"""The panel's pages, by what they show."""
