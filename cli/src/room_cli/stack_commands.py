@@ -77,7 +77,7 @@ def up(
     broker_memory: BrokerMemory = 1024,
     ingest_port: Annotated[int, typer.Option(help="Port for webhooks; a free one if it is taken or 0.")] = 8080,
     operations_port: Annotated[int, typer.Option(help="Ingest's port for /readyz and /metrics.")] = 8081,
-    admin_port: Annotated[int, typer.Option(help="Port of the API.")] = 8090,
+    admin_port: Annotated[int, typer.Option(help="Port of the API and the panel.")] = 8090,
     tick_seconds: TickSeconds = None,
     detach: Detach = False,
 ) -> None:
@@ -267,6 +267,8 @@ def _show(found: StackStatus) -> None:
     if found.broker_memory_limit_bytes is not None and found.state == "running":
         limit = found.broker_memory_limit_bytes >> 20
         console.print(f"the embedded broker is restarted at {limit} MiB and forgets its records then", markup=False)
+    if "admin" in found.urls:
+        console.print(f"panel: {found.urls['admin']}/panel/ (sign in with the operator token)", markup=False)
     if found.environment_file:
         console.print(
             f"operator token: {found.token_file}; settings for a shell: . {found.environment_file}",
