@@ -14,14 +14,15 @@ from prometheus_client import CollectorRegistry
 
 from room_common.contracts.channel_config import ChannelConfig, make_channel_config
 from room_common.crypto import Keyring
-from room_common.errors import DependencyUnavailable
-from room_common.kafka.producer import Producer, RecordMetadata
+from room_common.errors import DeadLetter, DependencyUnavailable
+from room_common.kafka.producer import Outgoing, Producer, RecordMetadata
 from room_common.postgres import opt_outs, sending
 from room_common.postgres.database import Connection, Database
 from room_outbound.adapters.accounts import Accounts
 from room_outbound.adapters.local import LocalInbox
 from room_outbound.adapters.slack import Slack
 from room_outbound.adapters.twilio import TwilioWhatsApp
+from room_outbound.dead_letters import DeadLetters
 from room_outbound.delivery import Delivery
 from room_outbound.domain.pacing import Pace
 from room_outbound.domain.provider import Letter
@@ -62,16 +63,23 @@ class MemoryProducer(Producer):
         self.sent: list[tuple[str, dict[str, bytes]]] = []
         self.away = False
 
-    async def send(self, topic: str, **record: Any) -> RecordMetadata:
+    async def send_many(
+        self, records: Sequence[Outgoing], *, timeout: float | None = None
+    ) -> list[RecordMetadata | DependencyUnavailable | DeadLetter]:
         if self.away:
-            raise DependencyUnavailable("kafka", "timeout")
-        self.sent.append((topic, dict(record["headers"])))
-        return RecordMetadata(topic, 0, 0, 0)
+            return [DependencyUnavailable("kafka", "timeout") for _ in records]
+        self.sent += [(record.topic, dict(record.headers)) for record in records]
+        return [RecordMetadata(record.topic, 0, 0, 0) for record in records]
 
 
 @pytest.fixture
 def producer() -> MemoryProducer:
     return MemoryProducer()
+
+
+@pytest.fixture
+def letters(database: Database, producer: MemoryProducer) -> DeadLetters:
+    return DeadLetters(database, producer)
 
 
 @pytest.fixture
@@ -82,20 +90,18 @@ async def local(inbox: FakeInbox) -> AsyncIterator[LocalInbox]:
 
 
 @pytest.fixture
-def delivery(database: Database, producer: MemoryProducer, local: LocalInbox) -> Delivery:
-    return make(database, producer, {"local": local})
+def delivery(database: Database, local: LocalInbox) -> Delivery:
+    return make(database, {"local": local})
 
 
 def make(
     database: Database,
-    producer: Producer,
     providers: dict[str, Any],
     lease: float = 60.0,
     accounts: Accounts | None = None,
 ) -> Delivery:
     return Delivery(
         database,
-        producer,
         providers,
         accounts or Accounts(Keyring.parse(ENCRYPTION_KEYS)),
         owner="outbound-test",
@@ -166,14 +172,12 @@ async def test_a_channel_that_wants_nothing_twice_gets_nothing_twice(
     assert (await rows_only.activity(room)) == (["message_sent"] if safe else ["message_failed"])
 
 
-async def test_nobody_listening_is_safe_to_try_again(
-    database: Database, producer: MemoryProducer, rows_only: Sending
-) -> None:
+async def test_nobody_listening_is_safe_to_try_again(database: Database, rows_only: Sending) -> None:
     provider = LocalInbox("http://127.0.0.1:9", httpx.AsyncClient(timeout=1.0, trust_env=False))
     room = await rows_only.room()
     await rows_only.once_only(room)
     message = await rows_only.message(room)
-    await make(database, producer, {"local": provider}).deliver(message)
+    await make(database, {"local": provider}).deliver(message)
     row = await rows_only.row(message)
     assert (row["status"], row["error"]) == ("published", "connect")
     await provider.close()
@@ -181,7 +185,12 @@ async def test_nobody_listening_is_safe_to_try_again(
 
 @pytest.mark.parametrize("status", [400, 401, 404, 413, 302])
 async def test_a_refusal_is_final_shown_and_dead_lettered(
-    delivery: Delivery, inbox: FakeInbox, producer: MemoryProducer, rows_only: Sending, status: int
+    delivery: Delivery,
+    letters: DeadLetters,
+    inbox: FakeInbox,
+    producer: MemoryProducer,
+    rows_only: Sending,
+    status: int,
 ) -> None:
     room = await rows_only.room()
     message, following = await rows_only.message(room), await rows_only.message(room)
@@ -189,13 +198,14 @@ async def test_a_refusal_is_final_shown_and_dead_lettered(
     assert await delivery.deliver(message) == following
     row = await rows_only.row(message)
     assert (row["status"], row["error"], row["attempts"]) == ("failed", f"http_{status}", 1)
+    assert (await letters.write(), await letters.write()) == (1, 0)
     assert producer.sent == [("room.outbound.dead", {"error": f"http_{status}".encode(), "attempts": b"1"})]
     assert await rows_only.activity(room) == ["message_failed"]
     assert await delivery.deliver(message) is None and len(inbox.calls) == 1
 
 
 async def test_the_eighth_try_is_the_last(
-    delivery: Delivery, inbox: FakeInbox, producer: MemoryProducer, rows_only: Sending
+    delivery: Delivery, letters: DeadLetters, inbox: FakeInbox, producer: MemoryProducer, rows_only: Sending
 ) -> None:
     message = await rows_only.message(await rows_only.room())
     for number in range(MAX_ATTEMPTS):
@@ -206,29 +216,35 @@ async def test_the_eighth_try_is_the_last(
             assert DELAYS[number] - 10 < await wait_of(rows_only, message) <= DELAYS[number]
     row = await rows_only.row(message)
     assert (row["status"], row["error"], row["attempts"]) == ("failed", "http_503", 8)
+    await letters.write()
     assert [headers["attempts"] for _, headers in producer.sent] == [b"8"]
 
 
-async def test_a_dead_letter_that_is_not_taken_keeps_the_row_open(
-    delivery: Delivery, inbox: FakeInbox, producer: MemoryProducer, rows_only: Sending
+@pytest.mark.parametrize("channel", ["at_least_once", "at_most_once"])
+async def test_a_refusal_stays_one_while_kafka_is_away(
+    delivery: Delivery,
+    letters: DeadLetters,
+    inbox: FakeInbox,
+    producer: MemoryProducer,
+    rows_only: Sending,
+    channel: str,
 ) -> None:
-    message = await rows_only.message(await rows_only.room())
-    inbox.faults.extend([Fault(400), Fault(400)])
+    room = await rows_only.room()
+    message, following = await rows_only.message(room), await rows_only.message(room)
+    await rows_only.query("update instance_channels set delivery = %s returning id", channel)
+    inbox.faults.append(Fault(400))
     producer.away = True
-    with pytest.raises(DependencyUnavailable):
-        await delivery.deliver(message)
-    assert (await rows_only.row(message))["status"] == "sending"
+    assert await delivery.deliver(message) == following
+    assert (await rows_only.row(message))["status"] == "failed"
+    assert await letters.write() == 0
     producer.away = False
-    await rows_only.cut_off(message)
-    await delivery.deliver(message)
-    assert (await rows_only.row(message))["status"] == "failed" and len(producer.sent) == 1
+    assert (await letters.write(), await letters.write()) == (1, 0)
+    assert len(producer.sent) == 1 and len(inbox.calls) == 1
 
 
-async def test_a_channel_without_a_provider_fails(
-    database: Database, producer: MemoryProducer, rows_only: Sending
-) -> None:
+async def test_a_channel_without_a_provider_fails(database: Database, rows_only: Sending) -> None:
     message = await rows_only.message(await rows_only.room())
-    await make(database, producer, {}).deliver(message)
+    await make(database, {}).deliver(message)
     row = await rows_only.row(message)
     assert (row["status"], row["error"]) == ("failed", "channel_not_configured")
 
@@ -254,13 +270,11 @@ class Scripted:
         """Nothing is open."""
 
 
-async def test_a_long_text_goes_in_parts_and_a_resend_continues(
-    database: Database, producer: MemoryProducer, rows_only: Sending
-) -> None:
+async def test_a_long_text_goes_in_parts_and_a_resend_continues(database: Database, rows_only: Sending) -> None:
     room = await rows_only.room()
     message, following = await rows_only.message(room, "aaaaaaaaaabbbbbbbbbbcc"), await rows_only.message(room, "next")
     provider = Scripted([None, DependencyUnavailable("provider", "timeout")])
-    delivery = make(database, producer, {"local": provider})
+    delivery = make(database, {"local": provider})
     assert await delivery.deliver(message) is None
     row = await rows_only.row(message)
     assert (row["status"], row["parts_sent"]) == ("published", 1)
@@ -272,12 +286,10 @@ async def test_a_long_text_goes_in_parts_and_a_resend_continues(
     assert (await rows_only.row(message))["provider_message_id"] == "p2"
 
 
-async def test_nothing_more_is_sent_once_another_process_has_the_row(
-    database: Database, producer: MemoryProducer, rows_only: Sending
-) -> None:
+async def test_nothing_more_is_sent_once_another_process_has_the_row(database: Database, rows_only: Sending) -> None:
     message = await rows_only.message(await rows_only.room(), "aaaaaaaaaabbbbbbbbbb")
     provider = Scripted()
-    other = make(database, producer, {"local": Scripted()})
+    other = make(database, {"local": Scripted()})
 
     async def overtaken(letter: Letter, config: ChannelConfig) -> str:
         await rows_only.cut_off(message)
@@ -285,7 +297,7 @@ async def test_nothing_more_is_sent_once_another_process_has_the_row(
         return await Scripted.send(provider, letter, config)
 
     provider.send = overtaken  # type: ignore[method-assign]
-    await make(database, producer, {"local": provider}).deliver(message)
+    await make(database, {"local": provider}).deliver(message)
     assert len(provider.letters) == 1
     assert (await rows_only.row(message))["status"] == "sent"
 
@@ -297,11 +309,11 @@ WHATSAPP = make_channel_config(
 
 
 async def test_a_pause_that_the_provider_wants_holds_for_all_that_use_the_account(
-    database: Database, producer: MemoryProducer, rows_only: Sending
+    database: Database, rows_only: Sending
 ) -> None:
     async with FakeSlack() as slack:
         provider = Slack(slack.url)
-        delivery = make(database, producer, {"slack": provider})
+        delivery = make(database, {"slack": provider})
         messages = []
         for _ in range(2):
             room = await rows_only.room()
@@ -318,12 +330,10 @@ async def test_a_pause_that_the_provider_wants_holds_for_all_that_use_the_accoun
         await provider.close()
 
 
-async def test_faster_than_the_pace_waits_without_spending_a_try(
-    database: Database, producer: MemoryProducer, rows_only: Sending
-) -> None:
+async def test_faster_than_the_pace_waits_without_spending_a_try(database: Database, rows_only: Sending) -> None:
     provider = Scripted()
     provider.longest, provider.pace = None, Pace(rate=0.01, burst=2.0)
-    delivery = make(database, producer, {"local": provider})
+    delivery = make(database, {"local": provider})
     room = await rows_only.room()
     messages = [await rows_only.message(room, target=f"t{number}") for number in range(4)]
     for message in messages:
@@ -334,12 +344,10 @@ async def test_faster_than_the_pace_waits_without_spending_a_try(
     assert await wait_of(rows_only, messages[3]) > 60
 
 
-async def test_nothing_is_sent_to_somebody_who_opted_out(
-    database: Database, producer: MemoryProducer, rows_only: Sending
-) -> None:
+async def test_nothing_is_sent_to_somebody_who_opted_out(database: Database, rows_only: Sending) -> None:
     async with FakeTwilio() as twilio:
         provider = TwilioWhatsApp(twilio.url)
-        delivery = make(database, producer, {"whatsapp": provider})
+        delivery = make(database, {"whatsapp": provider})
         room = await rows_only.room()
         channel = await rows_only.channel(room, WHATSAPP)
         target = "whatsapp:+39 06 12345678"
@@ -357,39 +365,33 @@ async def test_nothing_is_sent_to_somebody_who_opted_out(
         await provider.close()
 
 
-async def test_credentials_that_can_not_be_read(
-    database: Database, producer: MemoryProducer, rows_only: Sending
-) -> None:
+async def test_credentials_that_can_not_be_read(database: Database, rows_only: Sending) -> None:
     async with FakeSlack() as slack:
         provider = Slack(slack.url)
         room = await rows_only.room()
         channel = await rows_only.channel(room, SLACK)
         first, second = [await rows_only.message(room, channel="slack", target=name) for name in ("C0OPS", "C1")]
         foreign = Accounts(Keyring.parse("other:" + "33" * 32))
-        await make(database, producer, {"slack": provider}, accounts=foreign).deliver(first)
+        await make(database, {"slack": provider}, accounts=foreign).deliver(first)
         row = await rows_only.row(first)
         assert (row["status"], row["attempts"], row["error"]) == ("published", 0, "unknown_key"), "waits for the key"
         await rows_only.query("update instance_channels set config = config || '\\x00' where id = %s", channel)
-        await make(database, producer, {"slack": provider}).deliver(second)
+        await make(database, {"slack": provider}).deliver(second)
         row = await rows_only.row(second)
         assert (row["status"], row["error"]) == ("failed", "config_unreadable")
         assert slack.calls == []
         await provider.close()
 
 
-async def test_an_unforeseen_failure_is_a_try_and_no_crash(
-    database: Database, producer: MemoryProducer, rows_only: Sending
-) -> None:
+async def test_an_unforeseen_failure_is_a_try_and_no_crash(database: Database, rows_only: Sending) -> None:
     message = await rows_only.message(await rows_only.room())
-    delivery = make(database, producer, {"local": Scripted([RuntimeError("with a secret")])})
+    delivery = make(database, {"local": Scripted([RuntimeError("with a secret")])})
     await delivery.deliver(message)
     row = await rows_only.row(message)
     assert (row["status"], row["error"]) == ("published", "RuntimeError")
 
 
-async def test_a_database_that_is_away_after_the_call_is_waited_for(
-    database: Database, producer: MemoryProducer, rows_only: Sending
-) -> None:
+async def test_a_database_that_is_away_after_the_call_is_waited_for(database: Database, rows_only: Sending) -> None:
     """Unrecorded, the message would be sent again once the lease is over."""
     message = await rows_only.message(await rows_only.room())
     provider = Scripted()
@@ -408,14 +410,12 @@ async def test_a_database_that_is_away_after_the_call_is_waited_for(
             async with database.transaction() as conn:
                 yield conn
 
-    await make(Shaky(), producer, {"local": provider}).deliver(message)
+    await make(Shaky(), {"local": provider}).deliver(message)
     assert failures == 0
     assert (await rows_only.row(message))["status"] == "sent"
 
 
-async def test_a_provider_that_hangs_is_cut_off_before_the_lease_ends(
-    database: Database, producer: MemoryProducer, rows_only: Sending
-) -> None:
+async def test_a_provider_that_hangs_is_cut_off_before_the_lease_ends(database: Database, rows_only: Sending) -> None:
     message = await rows_only.message(await rows_only.room())
 
     class Hanging(Scripted):
@@ -424,7 +424,7 @@ async def test_a_provider_that_hangs_is_cut_off_before_the_lease_ends(
             return ""
 
     start = time.monotonic()
-    await make(database, producer, {"local": Hanging()}, lease=2.0).deliver(message)
+    await make(database, {"local": Hanging()}, lease=2.0).deliver(message)
     row = await rows_only.row(message)
     assert (row["status"], row["error"], row["attempts"]) == ("published", "timeout", 1)
     assert time.monotonic() - start < 60

@@ -194,7 +194,7 @@ class Applier:
                 row_id=str(row["channel_id"]),
             )
             return read_channel_config(kind, plain)
-        except Refused:
+        except (Refused, UnknownKey):  # sealed with a key that is gone counts as unreadable: applying it heals this
             return None
 
     def _current_source(self, row: Mapping[str, Any], definitions: Mapping[str, CurrentDefinition]) -> CurrentSource:

@@ -102,4 +102,7 @@ class Bootstrap(Part):
             if made:
                 _log.info("the bootstrap token became the first operator's")
             elif caller is None:
-                _log.warning("ROOM_ADMIN__BOOTSTRAP_TOKEN is refused: there is an operator already")
+                _log.warning(
+                    "ROOM_ADMIN__BOOTSTRAP_TOKEN is refused: there is an operator already, or this token was revoked; "
+                    "give another one if nobody holds an operator's token"
+                )

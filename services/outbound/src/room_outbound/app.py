@@ -19,6 +19,7 @@ from room_outbound.adapters.slack import Slack
 from room_outbound.adapters.telegram import Telegram
 from room_outbound.adapters.twilio import TwilioWhatsApp
 from room_outbound.adapters.webhook import OutboundWebhook
+from room_outbound.dead_letters import DeadLetters
 from room_outbound.delivery import Delivery
 from room_outbound.dispatch import Dispatcher
 from room_outbound.domain.provider import Provider
@@ -33,7 +34,6 @@ def compose(context: Context[OutboundSettings]) -> Sequence[Part]:
     providers = Providers(_providers(settings))
     delivery = Delivery(
         database,
-        producer,
         providers.by_channel,
         Accounts(Keyring.parse(settings.encryption.keys.get_secret_value())),
         owner=context.instance,
@@ -43,6 +43,7 @@ def compose(context: Context[OutboundSettings]) -> Sequence[Part]:
     dispatcher = Dispatcher(
         database,
         delivery,
+        DeadLetters(database, producer),
         concurrency=settings.outbound.concurrency,
         poll_seconds=settings.outbound.poll_seconds,
         registry=context.registry,

@@ -17,14 +17,11 @@ from uuid import UUID
 
 from prometheus_client import CollectorRegistry
 
-from room_common.contracts import envelope, topics
 from room_common.contracts.channel_config import ChannelConfig
-from room_common.contracts.messages import OutboundMessage
 from room_common.crypto import UnknownKey
 from room_common.domain.contacts import canonical
-from room_common.errors import DeadLetter, DependencyUnavailable, Refused
+from room_common.errors import DependencyUnavailable, Refused
 from room_common.faults import crash_point
-from room_common.kafka.producer import Producer
 from room_common.postgres import opt_outs, sending
 from room_common.postgres.database import Connection, Database
 from room_common.postgres.sending import Claimed
@@ -51,7 +48,6 @@ class Delivery:
     def __init__(
         self,
         database: Database,
-        producer: Producer,
         providers: Mapping[str, Provider],
         accounts: Accounts,
         *,
@@ -61,7 +57,6 @@ class Delivery:
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._database = database
-        self._producer = producer
         self._providers = providers
         self._accounts = accounts
         self._owner = owner
@@ -73,7 +68,7 @@ class Delivery:
     async def deliver(self, message_id: UUID) -> UUID | None:
         """Deliver one row if it can be claimed now. Returns the target's next open row, if this one made way for it.
 
-        Raises ``DependencyUnavailable`` when PostgreSQL or Kafka is away; the row is taken up again after its lease.
+        Raises ``DependencyUnavailable`` when PostgreSQL is away; the row is taken up again after its lease.
         """
         async with self._database.transaction() as conn:
             claimed = await sending.claim(conn, message_id, self._owner, self._lease)
@@ -196,26 +191,7 @@ class Delivery:
         return False
 
     async def _fail(self, claimed: Claimed, kind: str) -> None:
-        """Dead-letter, then close the row: a crash in between makes a second dead letter, never a lost one."""
-        message = OutboundMessage(
-            id=claimed.id,
-            instance_id=claimed.instance_id,
-            cycle_id=claimed.cycle_id,
-            channel=claimed.channel,
-            target=claimed.target,
-            text=claimed.text,
-            created_at=claimed.created_at,
-        )
-        try:
-            await self._producer.send(
-                topics.OUTBOUND_DEAD,
-                key=outbound_key(claimed.instance_id, claimed.target),
-                value=message.encode(),
-                headers=((envelope.ERROR, kind.encode()), (envelope.ATTEMPTS, b"%d" % claimed.attempt)),
-            )
-        except DeadLetter as error:
-            # Too large for a record: the row alone shows it.
-            _log.warning("dead letter not written", extra={"message_id": str(claimed.id), "kind": error.kind})
+        """Close the row for good. Its dead letter is written from the row, so that it can wait for Kafka."""
         await self._record(lambda conn: sending.settle_failed(conn, claimed, self._owner, kind))
         self._count(claimed, "failed")
         _log.warning("message failed for good", extra={"message_id": str(claimed.id), "kind": kind})
@@ -235,8 +211,3 @@ async def _opted_out(conn: Connection, claimed: Claimed) -> bool:
     if claimed.channel != "whatsapp" or claimed.channel_id is None:
         return False
     return await opt_outs.holds(conn, claimed.channel_id, canonical(claimed.channel, claimed.target))
-
-
-def outbound_key(instance_id: UUID, target: str) -> bytes:
-    """The record key of the outbound topics: instance id and target, so that a target's records stay in order."""
-    return f"{instance_id}{target}".encode()

@@ -20,6 +20,7 @@ from room_common.postgres import sending
 from room_common.postgres.database import Database
 from room_common.service.parts import Loop
 from room_common.telemetry.metrics import gauge
+from room_outbound.dead_letters import DeadLetters
 from room_outbound.delivery import Delivery
 from room_outbound.metrics import IN_FLIGHT
 
@@ -37,6 +38,7 @@ class Dispatcher(Loop):
         self,
         database: Database,
         delivery: Delivery,
+        dead_letters: DeadLetters,
         *,
         concurrency: int,
         poll_seconds: float,
@@ -45,6 +47,7 @@ class Dispatcher(Loop):
         super().__init__()
         self._database = database
         self._delivery = delivery
+        self._dead_letters = dead_letters
         self._poll = poll_seconds
         self._concurrency = concurrency
         self._queue: asyncio.Queue[UUID] = asyncio.Queue(maxsize=4 * concurrency)
@@ -80,6 +83,7 @@ class Dispatcher(Loop):
             async with self._database.transaction() as conn:
                 await sending.expire_once_only(conn)
                 ids = await sending.due(conn, self._queue.maxsize)
+            await self._dead_letters.write()
         except DependencyUnavailable:
             return
         for message_id in ids:

@@ -134,9 +134,7 @@ def outbox_record(row: OutboxRow) -> Outgoing:
         text=row.text,
         created_at=row.created_at,
     )
-    return Outgoing(
-        topics.OUTBOUND, f"{row.instance_id}{row.target}".encode(), message.encode(), _trace_headers(row.trace_id)
-    )
+    return Outgoing(topics.OUTBOUND, message.record_key, message.encode(), _trace_headers(row.trace_id))
 
 
 def _trace_headers(trace_id: str | None) -> Headers:

@@ -50,6 +50,11 @@ class OutboundMessage(Message):
     text: str
     created_at: datetime
 
+    @property
+    def record_key(self) -> bytes:
+        """The record key: instance id and target, so that a target's records stay in order."""
+        return f"{self.instance_id}{self.target}".encode()
+
 
 MODELS: Final[dict[str, type[Message]]] = {"tick-command": TickCommand, "outbound-message": OutboundMessage}
 """Every JSON message by the name its schema has under contracts/."""

@@ -33,6 +33,8 @@ def _permitted(text: str, allowed: Sequence[Network]) -> bool:
 
 
 def _routable(address: Address) -> bool:
+    if isinstance(address, IPv6Address) and address.is_site_local:  # deprecated, "global" to Python, routed by some
+        return False
     return address.is_global and not (address.is_multicast or address.is_reserved or address.is_unspecified)
 
 

@@ -211,6 +211,7 @@ async def resend(conn: Connection, message_id: UUID) -> UUID | None:
         """
         update outbound_messages m
         set status = 'queued', attempts = 0, error = null, next_attempt_at = now(), published_at = null,
+            dead_lettered_at = null,
             seq = (select max(l.seq) + 1 from outbound_messages l
                    where l.instance_id = m.instance_id and l.channel = m.channel and l.target = m.target)
         where m.id = %s and m.status in ('failed', 'unknown')
@@ -220,6 +221,42 @@ async def resend(conn: Connection, message_id: UUID) -> UUID | None:
     )
     found = await cursor.fetchone()
     return None if found is None else found["instance_id"]
+
+
+@dataclass(frozen=True, slots=True)
+class Unburied:
+    """A failed row that has no dead letter yet. ``error`` is a bounded kind."""
+
+    id: UUID
+    instance_id: UUID
+    cycle_id: UUID | None
+    channel: str
+    target: str
+    text: str
+    error: str
+    attempts: int
+    created_at: datetime
+
+
+async def unburied(conn: Connection, limit: int) -> Sequence[Unburied]:
+    """Failed rows without a dead letter, locked until the transaction ends; those of another process are left out."""
+    cursor = await conn.execute(
+        """
+        select id, instance_id, cycle_id, channel, target, text, coalesce(error, 'unknown') as error, attempts,
+               created_at
+        from outbound_messages
+        where status = 'failed' and dead_lettered_at is null
+        order by created_at limit %s
+        for no key update skip locked
+        """,
+        (limit,),
+    )
+    return [Unburied(**row) for row in await cursor.fetchall()]
+
+
+async def mark_buried(conn: Connection, ids: Sequence[UUID]) -> None:
+    """Remember that these rows have their dead letters."""
+    await conn.execute("update outbound_messages set dead_lettered_at = now() where id = any(%s)", (list(ids),))
 
 
 async def due(conn: Connection, limit: int) -> Sequence[UUID]:

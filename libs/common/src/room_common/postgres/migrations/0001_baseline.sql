@@ -324,6 +324,8 @@ create table outbound_messages (
     created_at          timestamptz not null default now(),
     published_at        timestamptz,
     sent_at             timestamptz,
+    -- when a failed message was written to the dead-letter topic
+    dead_lettered_at    timestamptz,
     unique (instance_id, channel, target, seq),
     check ((status = 'sending') = (lease_until is not null))
 );
@@ -331,6 +333,8 @@ create index outbound_messages_queued on outbound_messages (created_at) where st
 create index outbound_messages_open on outbound_messages (instance_id, channel, target, seq)
     where status in ('queued', 'published', 'sending');
 create index outbound_messages_due on outbound_messages (next_attempt_at) where status in ('published', 'sending');
+create index outbound_messages_unburied on outbound_messages (created_at)
+    where status = 'failed' and dead_lettered_at is null;
 create index outbound_messages_list on outbound_messages (instance_id, created_at desc, id desc);
 create index outbound_messages_all on outbound_messages (created_at desc, id desc);
 create index outbound_messages_cycle on outbound_messages (cycle_id);
