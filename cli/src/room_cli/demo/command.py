@@ -116,7 +116,7 @@ class _Demo:
     def _introduce(self) -> None:
         urls = self._status.urls
         console.print(f"API        {urls['admin']}/api/v1   (token: {self._status.token_file})", markup=False)
-        console.print(f"Panel      {urls['admin']}/panel/   (sign in with that token; --keep leaves it up)", markup=False)
+        console.print(f"Panel      {urls['admin']}/panel/   (sign in with that token)", markup=False)
         console.print(f"Webhooks   {urls['ingest']}/webhooks/...", markup=False)
         console.print(f"Inbox      {urls['inbox']}   the page of the person the agent talks to", markup=False)
         if "rehearsal" in urls:
