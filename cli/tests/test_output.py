@@ -15,7 +15,7 @@ from room_cli.apply_command import _differing, _lines
 from room_cli.definition_commands import _DEFINITIONS, _TESTED
 from room_cli.delivery_commands import _DELIVERIES
 from room_cli.list_commands import _BACKLOG, _CYCLES, _INBOX, _MESSAGES, _SOURCES
-from room_cli.output import Column, one_line, print_json, printable, show
+from room_cli.output import Column, counted, one_line, print_json, printable, show
 
 HOSTILE = "\x1b[31mred\x1b]0;title\x07[bold]markup[/] :smile: a\rb\tc\x9b1m \u202eright to left \x00\x08"
 FIXTURE = [HealthCheck.function_scoped_fixture]
@@ -158,3 +158,8 @@ def test_a_difference_can_be_seen(common: str, before: str, after: str) -> None:
 def test_a_line_for_each_thing(action: str, line: str) -> None:
     change = {"kind": "source", "name": "crm", "action": action, "fields": [{"field": "x", "before": None, "after": 1}]}
     assert [shown.plain for shown in _lines(change)] == [line]
+
+
+def test_one_is_not_many() -> None:
+    said = [counted(1, "call"), counted(0, "call"), counted(2, "reply", "replies")]
+    assert said == ["1 call", "0 calls", "2 replies"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from room_cli import (
@@ -20,6 +22,14 @@ from room_cli import (
     talk_commands,
 )
 from room_cli.demo import command as demo_command
+from room_common.telemetry.metrics import room_version
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"room {room_version()}")
+        raise typer.Exit
+
 
 app = typer.Typer(
     name="room",
@@ -45,6 +55,15 @@ for commands in (
     compact_command,
 ):
     commands.register(app)
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """Webhooks in, decisions by rooms of agents, messages out."""
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
@@ -12,9 +12,12 @@ from rich.text import Text
 
 from room_cli.change_commands import rotate
 from room_cli.connection import connect
+from room_cli.failures import WRONG_INPUT, fail
 from room_cli.lookup import end_of_id, find_id, in_rooms
 from room_cli.options import AsJson, Directory, RoomName, Rows
 from room_cli.output import Column, clock, console, one_line, print_json, printable, show
+
+_LATEST = 500
 
 Status = Annotated[str | None, typer.Option("--status", help="Only rows with this status.")]
 
@@ -39,9 +42,18 @@ _CYCLES = (
 _MESSAGES = (
     Column("written", "created_at", clock),
     Column("room", "room", spare=1),
-    Column("channel", "channel", spare=2),
+    Column("channel", "channel", spare=3),
     Column("status", "status"),
     Column("text", "text", wide=True),
+    Column("id", "id", end_of_id, spare=2),
+)
+_ROOMS = (
+    Column("room", "slug"),
+    Column("name", "name", wide=True),
+    Column("state", "state"),
+    Column("channel", "channel", spare=1),
+    Column("sources", "sources", right=True, spare=2),
+    Column("pending", "pending", right=True, spare=3),
 )
 _INBOX = (
     Column("received", "received_at", clock),
@@ -64,6 +76,7 @@ _SOURCES = (
 
 def register(app: typer.Typer) -> None:
     """Add these commands to ``app``."""
+    app.command("rooms")(list_rooms)
     sources = typer.Typer(help="Webhook sources of every room.", invoke_without_command=True)
     sources.callback()(list_sources)
     sources.command("rotate")(rotate)
@@ -73,6 +86,7 @@ def register(app: typer.Typer) -> None:
     )
     messages = typer.Typer(help="What the agents wrote to people.", invoke_without_command=True)
     messages.callback()(_lister("messages", _MESSAGES, "What the agents wrote to people.", "no messages yet"))
+    messages.command("show")(show_message)
     messages.command("resend")(resend_message)
     app.add_typer(messages, name="messages")
     no_replies = "no replies yet: `room reply ROOM TEXT` sends one"
@@ -109,6 +123,21 @@ def _lister(path: str, columns: Sequence[Column], about: str, empty: str) -> Cal
     return command
 
 
+def list_rooms(directory: Directory = Path(), as_json: AsJson = False) -> None:
+    """Rooms and how they are."""
+    rows = connect(directory).get("/instances")["items"]
+    shown = rows if as_json else [row | {"state": _state_of_room(row)} for row in rows]
+    show(shown, _ROOMS, as_json=as_json, empty="no rooms: `room apply -f room.yaml` makes one")
+
+
+def _state_of_room(row: Mapping[str, Any]) -> str:
+    if row["status"] != "active" or not row["enabled"]:
+        return "disabled"
+    if row["parked_reason"] is not None:
+        return "parked"
+    return "running" if row["running"] else "idle"
+
+
 def list_sources(
     context: typer.Context,
     room: RoomName = None,
@@ -128,6 +157,25 @@ def list_sources(
         for row in rows:
             line = one_line(f"{row['room']} {row['name']}: {row['url']}")
             console.print(line, markup=False, soft_wrap=True)
+
+
+def show_message(
+    message: Annotated[str, typer.Argument(help="The message's id or its end, or `last`.")],
+    directory: Directory = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Print one of the latest messages as it was written."""
+    api = connect(directory)
+    message_id = find_id(api, message, path="/messages", what="message")
+    found = next((row for row in api.items("/messages", _LATEST) if row["id"] == message_id), None)
+    if found is None:
+        fail(f"that message is not among the latest {_LATEST}", WRONG_INPUT)
+    if as_json:
+        print_json(found)
+        return
+    head = f"{clock(found['created_at'])} {found['room']} -> {found['target']} ({found['channel']}): {found['status']}"
+    console.print(Text(one_line(head), style="bold cyan"), soft_wrap=True)
+    console.print(printable(found["text"]), markup=False, soft_wrap=True)
 
 
 def resend_message(

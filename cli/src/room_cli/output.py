@@ -142,3 +142,8 @@ def one_line(text: str) -> str:
 def printable(text: str) -> str:
     """Text with its line breaks, but without other control characters."""
     return "\n".join(one_line(line) for line in text.splitlines())
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """``1 call``, ``2 calls``."""
+    return f"{number} {one if number == 1 else many or one + 's'}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -17,7 +17,7 @@ import httpx
 import orjson
 import typer
 
-from room_cli.connection import Api, connect
+from room_cli.connection import connect
 from room_cli.failures import FAILED, UNREACHABLE, WRONG_INPUT, fail
 from room_cli.lookup import find_source
 from room_cli.options import AsJson, Directory, RoomName
@@ -68,6 +68,16 @@ class Post:
     headers: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where to post, as whom, how that is verified, and whether it is."""
+
+    url: str
+    kind: Kind
+    verify: Verify | None = None
+    signed: bool = False
+
+
 def register(app: typer.Typer) -> None:
     """Add this command to ``app``."""
     app.command()(send)
@@ -94,14 +104,14 @@ def send(
     as_json: AsJson = False,
 ) -> None:
     """Post a sample webhook to a source. Its ids are made new, unless --exact."""
-    url, found, verify = _target(source, kind, room, directory)
+    to = _target(source, kind, room, directory)
     body = file.read_bytes()
     post = build(
-        found,
-        url,
-        body if exact else with_new_ids(found, body),
+        to.kind,
+        to.url,
+        body if exact else with_new_ids(to.kind, body),
         secret=_secret(secret_env),
-        verify=verify,
+        verify=to.verify,
         event=event,
         extra=_headers(header or []),
         form=form,
@@ -114,7 +124,12 @@ def send(
         print_json({"status": answer.status_code, "answer": answer.text})
     else:
         console.print(f"{answer.status_code} {answer.text}", markup=False, soft_wrap=True)
-    if answer.status_code != httpx.codes.OK or not _is_ok(answer):
+    taken = answer.status_code == httpx.codes.OK and _is_ok(answer)
+    if taken and not as_json:
+        for doubt in doubts(to, body, signed=secret_env is not None or bool(header)):
+            console.print(doubt, markup=False, soft_wrap=True)
+        console.print("taken in; what becomes of it: `room deliveries`", markup=False, soft_wrap=True)
+    if not taken:
         raise typer.Exit(FAILED)
 
 
@@ -177,21 +192,31 @@ def deliver(post: Post) -> httpx.Response:
         fail(f"ingest does not answer ({type(error).__name__})", UNREACHABLE)
 
 
-def source_url(api: Api, name: str, room: str | None) -> tuple[str, str, Verify | None]:
-    """URL, type and verification of the source with that name. Ends the command unless there is exactly one."""
-    found = find_source(api, name, room)
-    revealed = api.post(f"/sources/{found['id']}/reveal")
-    verify = revealed.get("verify")
-    return revealed["url"], found["type"], None if verify is None else Verify.model_validate(verify)
+def doubts(to: Target, body: bytes, *, signed: bool) -> Iterator[str]:
+    """Why a delivery that ingest takes may still come to nothing: it answers before anybody has looked inside."""
+    if to.signed and not signed:
+        yield "warning: this source verifies signatures and there was none: the outcome will be bad_signature"
+    try:
+        orjson.loads(body)
+    except orjson.JSONDecodeError:
+        yield "warning: the payload is not JSON: the outcome will probably be undecodable"
 
 
-def _target(source: str, kind: Kind | None, room: str | None, directory: Path) -> tuple[str, Kind, Verify | None]:
+def _target(source: str, kind: Kind | None, room: str | None, directory: Path) -> Target:
     if source.startswith(("http://", "https://")):
         if kind is None:
             fail("a URL does not say who posts to it; add --type", WRONG_INPUT)
-        return source, kind, None
-    url, stored, verify = source_url(connect(directory), source, room)
-    return url, kind or Kind(stored), verify
+        return Target(source, kind)
+    api = connect(directory)
+    found = find_source(api, source, room)
+    revealed = api.post(f"/sources/{found['id']}/reveal")
+    verify = revealed.get("verify")
+    return Target(
+        revealed["url"],
+        kind or Kind(found["type"]),
+        None if verify is None else Verify.model_validate(verify),
+        signed=bool(found["signed"]),
+    )
 
 
 def _signature(

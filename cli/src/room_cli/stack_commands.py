@@ -31,6 +31,7 @@ from room_local.status import status as read_status
 _MIB = 1 << 20
 PROGRAM = "room_cli"
 _DETACHED_SECONDS = 1200.0
+_STOP_SECONDS = 300.0
 _STYLES = {"ready": "green", "restarting": "red", "warning": "yellow", "note": "cyan", "stopped": "green"}
 
 console = Console(highlight=False)
@@ -100,6 +101,7 @@ def down(directory: Directory = Path()) -> None:
     """Stop everything that `room up` started here, also after a crash. Data stays."""
     ended = take_down(directory)
     console.print(f"stopped: {', '.join(ended)}" if ended else "nothing was running", markup=False)
+    _tell_of_data(directory)
 
 
 def status(directory: Directory = Path(), as_json: AsJson = False) -> None:
@@ -147,6 +149,13 @@ def _foreground(directory: Path, options: StackOptions) -> None:
             pass
         finally:
             stack.down()
+            _tell_of_data(directory)
+
+
+def _tell_of_data(directory: Path) -> None:
+    root = StackFiles(directory).root
+    if root.exists():
+        console.print(f"the data stays in {root}; delete that folder to begin anew", markup=False, soft_wrap=True)
 
 
 def _detach(directory: Path, options: StackOptions) -> None:
@@ -183,7 +192,7 @@ def _await_detached(child: subprocess.Popen[bytes], directory: Path, log: Path, 
                 time.sleep(0.2)
     except KeyboardInterrupt:
         child.terminate()
-        child.wait(60)
+        child.wait(_STOP_SECONDS)
         raise typer.Exit(130) from None
     child.terminate()
     raise RoomError(f"the stack was not ready within {_DETACHED_SECONDS:.0f} s (log: {log})")
@@ -241,7 +250,7 @@ def stopping_signals() -> Iterator[None]:
 
 def _show(found: StackStatus) -> None:
     if not found.processes:
-        console.print("no stack has been started here: `room up` starts one", markup=False)
+        errors.print("no stack has been started here: `room up` starts one", markup=False)
         return
     table = Table(box=None, pad_edge=False)
     for title in ("name", "state"):

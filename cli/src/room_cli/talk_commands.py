@@ -75,7 +75,7 @@ def chat(room: RoomArgument, directory: Directory = Path()) -> None:
     mailbox = Mailbox(connect(directory), room)
     done = threading.Event()
     watcher = threading.Thread(target=_watch, args=(mailbox, done), daemon=True)
-    console.print(f"You are {mailbox.target}. Type an answer and press Enter; Ctrl-D ends.", markup=False)
+    console.print(one_line(f"You answer {room} as {mailbox.target!r}: type, press Enter; Ctrl-D ends."), markup=False)
     watcher.start()
     try:
         for line in sys.stdin:
@@ -96,9 +96,12 @@ def _watch(mailbox: Mailbox, done: threading.Event) -> None:
         except typer.Exit:  # the message is out already; the next answer typed ends the command
             return
         fresh = rows[-_SHOWN_AT_FIRST:] if known is None else [row for row in rows if row["id"] not in known]
-        known = (known or set()) | {row["id"] for row in rows}
+        first, known = known is None, (known or set()) | {row["id"] for row in rows}
         for row in fresh:
             console.print(Text(one_line(f"{clock(row['sent_at'])} {row['room']}"), style="bold cyan"))
             console.print(printable(row["text"]), markup=False, soft_wrap=True)
+        if first:
+            said = "--- until now ---" if fresh else "--- nothing was said yet ---"
+            console.print(Text(said, style="dim"))
         if done.wait(_POLL_SECONDS):
             return

@@ -261,6 +261,37 @@ async def _query(dsn: str, statement: str, *parameters: object) -> list[dict[str
         return await world.query(statement, *parameters)
 
 
+def test_rooms_are_listed_and_named_where_one_is_unknown(room: Command) -> None:
+    assert "desk" in room("rooms").stdout
+    assert "desk" in [row["slug"] for row in json.loads(room("rooms", "--json").stdout)]
+    assert "`room rooms`" in room("chat", "nope", code=1).stderr
+
+
+def test_a_message_is_read_whole_however_narrow_the_terminal(room: Command, postgres_dsn: str) -> None:
+    text = "A long line of what an agent wrote, which no list of 80 columns shows as a whole. " * 4
+    asyncio.run(
+        _query(
+            postgres_dsn,
+            "insert into outbound_messages (id, instance_id, channel, target, seq, text, status)"
+            " select gen_random_uuid(), id, 'local', 'you', 7, %s, 'sent' from instances where slug = 'desk'",
+            text,
+        )
+    )
+    assert text.strip() in room("messages", "show", "last", width=40).stdout
+    (message,) = json.loads(room("messages", "--last", "1", "--json").stdout)
+    assert text.strip() in room("messages", "show", message["id"][-12:]).stdout
+    assert json.loads(room("messages", "show", message["id"], "--json").stdout)["text"] == text
+
+
+def test_a_delivery_without_a_signature_is_doubted(room: Command) -> None:
+    payload = room.file("push.json", b"{}")
+    bare = room("send", "ci", "--room", "desk", "-f", payload).stdout
+    assert "bad_signature" in bare and "room deliveries" in bare
+    assert "warning" not in room("send", "ci", "--room", "desk", "-f", payload, "--secret-env", "CI_SECRET").stdout
+    text = room.file("push.txt", b"hello")
+    assert "undecodable" in room("send", "ci", "--room", "desk", "-f", text, "--secret-env", "CI_SECRET").stdout
+
+
 def test_a_transcript_is_found_by_the_end_of_its_id(room: Command, postgres_dsn: str) -> None:
     async def seed() -> str:
         async with opened(postgres_dsn) as world:

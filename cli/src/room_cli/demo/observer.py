@@ -14,6 +14,7 @@ from aiokafka.errors import KafkaError
 
 from room_cli.connection import Api
 from room_cli.demo.timeline import Timeline
+from room_cli.output import counted
 from room_common.contracts import topics
 from room_common.contracts.messages import TickCommand, read
 from room_common.errors import DeadLetter
@@ -75,8 +76,8 @@ class Observer:
             self._timeline.add("backlog", f"{row['status']:<14}{row['source']} / {row['definition']}", trust)
         self.cycles = self._api.items("/cycles", 100)
         for row in self._fresh("cycle", self.cycles, "id", "status"):
-            work = f"{row['events']} events, {row['replies']} replies"
-            detail = work if row["status"] == "running" else f"{row['steps']} steps"
+            work = f"{counted(row['events'], 'event')}, {counted(row['replies'], 'reply', 'replies')}"
+            detail = work if row["status"] == "running" else counted(row["steps"], "step")
             self._timeline.add("cycle", f"{row['status']:<14}{row['id'][-12:]} ({row['reason']})", detail)
         for cycle in self.cycles:
             if cycle["status"] == "running" or self._once("transcript", cycle["id"]):

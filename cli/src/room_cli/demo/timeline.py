@@ -10,7 +10,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.text import Text
 
-from room_cli.output import one_line
+from room_cli.output import counted, one_line
 
 _STYLES: Final = {
     "HTTP": "blue",
@@ -57,5 +57,5 @@ class Timeline:
         """What the matcher decided about one item."""
         text = Text(f"{row['outcome']:<14}", style=_OUTCOME_STYLES.get(row["outcome"], "dim"))
         why = row["definition"] or row["reason"] or ""
-        cost = f"{row['llm_calls']} calls, {row['tokens']} tokens" if row["llm_calls"] else "no model call"
+        cost = f"{counted(row['llm_calls'], 'call')}, {row['tokens']} tokens" if row["llm_calls"] else "no model call"
         self.add("outcome", f"{text.plain}{row['source'] or '-':<15} {why}", cost, style=str(text.style))

@@ -99,7 +99,7 @@ async def room_of(conn: Connection, slug: str) -> UUID:
     """The id of a living instance. Raises ``Problem`` 404."""
     found = await listings.instance_id(conn, slug)
     if found is None:
-        raise Problem(404, f"there is no room {slug!r}; `room status` and GET /api/v1/instances list them")
+        raise Problem(404, f"there is no room {slug!r}; `room rooms` and GET /api/v1/instances list them")
     return found
 
 
