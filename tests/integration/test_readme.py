@@ -45,12 +45,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder that looks like a checkout, with a stack running in it."""
     folder = tmp_path_factory.mktemp("readme")
     (folder / "examples").symlink_to(ROOT / "examples")
-    _run(folder, "room up -d --tick-seconds 2 --ingest-port 0 --operations-port 0 --admin-port 0")
+    run_in(folder, "room up -d --tick-seconds 2 --ingest-port 0 --operations-port 0 --admin-port 0")
     yield folder
-    _run(folder, "room down")
+    run_in(folder, "room down")
 
 
-def _run(folder: Path, command: str, *, stdin: str = "", check: bool = True) -> str:
+def run_in(folder: Path, command: str, *, stdin: str = "", check: bool = True) -> str:
     environment = {
         "PATH": f"{BIN}:{os.environ['PATH']}",
         "HOME": str(folder),
@@ -76,7 +76,7 @@ def _await(folder: Path, command: str, wanted: str) -> None:
     deadline = time.monotonic() + 60
     output = ""
     while time.monotonic() < deadline:
-        output = _run(folder, f"{command} --json")
+        output = run_in(folder, f"{command} --json")
         if wanted in output:
             return
         time.sleep(0.5)
@@ -97,7 +97,7 @@ def test_the_commands_of_the_readme_do_what_it_says(folder: Path) -> None:
             _await(folder, command, '"sent"')
         if command == "room inbox":
             _await(folder, command, "Thank you")
-        output = _run(folder, command)
+        output = run_in(folder, command)
         ran.append(command)
         if command.startswith("room send"):
             assert '{"ok":true}' in output
@@ -111,8 +111,8 @@ def test_the_commands_of_the_readme_do_what_it_says(folder: Path) -> None:
 
 def test_every_list_has_json(folder: Path) -> None:
     for command in ("sources", "deliveries", "backlog", "cycles", "messages", "inbox", "topics"):
-        json.loads(_run(folder, f"room {command} --json"))
-    assert json.loads(_run(folder, "room status --json"))["state"] == "running"
+        json.loads(run_in(folder, f"room {command} --json"))
+    assert json.loads(run_in(folder, "room status --json"))["state"] == "running"
 
 
 def test_commands_in_the_text_exist() -> None:
