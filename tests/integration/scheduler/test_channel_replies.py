@@ -16,13 +16,13 @@ from twilio.request_validator import RequestValidator
 
 from room_common.contracts.channel_config import make_channel_config
 from room_common.crypto import Keyring
-from room_common.errors import DependencyUnavailable
 from room_common.kafka.producer import Producer, RecordMetadata
 from room_common.kafka.records import Record
 from room_common.postgres import opt_outs
 from room_common.postgres.database import Database
 from room_scheduler.channel_secrets import ChannelSecrets
 from room_scheduler.inbox import Inbox
+from room_scheduler.waiting import WaitingReplies
 from room_testing.matching import PUBLIC_URL
 from room_testing.scheduling import KEYRING, Scheduling, SeededChannel
 
@@ -191,8 +191,26 @@ async def test_a_config_that_was_tampered_with_is_never_open(inbox: Inbox, dead:
     assert await rooms_only.inbox(channel.room) == []
 
 
-async def test_a_missing_key_is_waited_for(database: Database, dead: Dead, rooms_only: Scheduling) -> None:
-    channel = await seeded(rooms_only, "slack", SLACK, "U0ADA")
-    with pytest.raises(DependencyUnavailable):
-        await make(database, dead, Keyring.parse("other:" + "33" * 32)).handle([slack(rooms_only, channel)])
-    assert dead.kinds == []
+async def test_a_missing_key_is_waited_for_and_holds_up_nobody_else(
+    database: Database, dead: Dead, rooms_only: Scheduling
+) -> None:
+    sealed = await seeded(rooms_only, "slack", SLACK, "U0ADA")
+    open_room = await rooms_only.room()
+    local = await rooms_only.channel(open_room)
+    registry = CollectorRegistry()
+    without = make(database, dead, Keyring.parse("other:" + "33" * 32))
+    record = slack(rooms_only, sealed)
+    await without.handle([record, rooms_only.reply_record(local, {"sender": "Me", "text": "Hello."})])
+    await without.handle([record])
+    assert [row["status"] for row in await rooms_only.inbox(open_room)] == ["unread"]
+    assert dead.kinds == [] and await rooms_only.inbox(sealed.room) == []
+
+    await rooms_only.query("update replies_waiting set next_try_at = now() returning id")
+    await WaitingReplies(database, without, registry).look()
+    assert registry.get_sample_value("room_replies_waiting") == 1
+
+    await rooms_only.query("update replies_waiting set next_try_at = now() returning id")
+    waiting = WaitingReplies(database, make(database, dead, KEYRING), registry)
+    await waiting.look()
+    assert [row["text"] for row in await rooms_only.inbox(sealed.room)] == ["hi"]
+    assert registry.get_sample_value("room_replies_waiting") == 0

@@ -16,6 +16,7 @@ from room_scheduler.channel_secrets import ChannelSecrets
 from room_scheduler.inbox import Inbox
 from room_scheduler.settings import SchedulerSettings
 from room_scheduler.ticker import Ticker
+from room_scheduler.waiting import WaitingReplies
 
 
 def compose(context: Context[SchedulerSettings]) -> Sequence[Part]:
@@ -33,6 +34,7 @@ def compose(context: Context[SchedulerSettings]) -> Sequence[Part]:
         SchemaGate(database),
         producer,
         Ticker(database, producer, settings.scheduler, context.registry),
+        WaitingReplies(database, inbox, context.registry),
         batches,
         StateReporter(database, context),
     ]

@@ -14,11 +14,12 @@ from room_common.contracts import envelope as envelopes
 from room_common.contracts import topics
 from room_common.contracts.channel_config import ChannelConfig
 from room_common.contracts.envelope import Envelope
+from room_common.crypto import UnknownKey
 from room_common.errors import DeadLetter, DependencyUnavailable, Refused
 from room_common.faults import crash_point
 from room_common.kafka.producer import Producer
 from room_common.kafka.records import Record
-from room_common.postgres import opt_outs, replies
+from room_common.postgres import opt_outs, replies, waiting_replies
 from room_common.postgres.database import Connection, Database
 from room_common.postgres.replies import ReplyChannel
 from room_common.telemetry.metrics import counter
@@ -49,6 +50,10 @@ READERS: Mapping[str, Callable[[Post, ChannelConfig], Reply | None]] = {
 """How the posts of each channel are checked and read."""
 
 
+WAIT_SECONDS: Final = 30.0
+"""Seconds between two tries of a reply that was put aside."""
+
+
 class Inbox:
     """Handles batches of reply records. Everything it does may be done again: rows carry a dedup key."""
 
@@ -72,9 +77,16 @@ class Inbox:
         """Take each reply in turn. Raises ``DependencyUnavailable``; the batch is then handled again."""
         for record in records:
             try:
-                await self._try(record)
-            except DeadLetter as error:
-                await self._bury(record, error)
+                await self.take(record)
+            except UnknownKey as error:
+                await self._put_aside(record, error)
+
+    async def take(self, record: Record) -> None:
+        """Give one reply its fate. Raises ``UnknownKey`` when only another key can, else ``DependencyUnavailable``."""
+        try:
+            await self._try(record)
+        except DeadLetter as error:
+            await self._bury(record, error)
 
     async def _try(self, record: Record) -> None:
         """Take one reply. What fails unforeseen is tried again, then parked: it must not hold up those behind it."""
@@ -154,6 +166,18 @@ class Inbox:
             record = tick_record(channel.instance_id, 0, "reply", now)
             await self._producer.send(record.topic, key=record.key, value=record.value)
             self._ticks.inc()
+
+    async def _put_aside(self, record: Record, error: UnknownKey) -> None:
+        """Let the replies of everybody else go on; this one is tried again until the key is back."""
+        reply_id = envelopes.decode(record).id
+        async with self._database.transaction() as conn:
+            await waiting_replies.put_aside(conn, reply_id, record, error.kind, WAIT_SECONDS)
+        self._count("unknown", "waiting")
+        _log.error(
+            "a reply waits: its channel is sealed with a key that ROOM_ENCRYPTION__KEYS does not have; "
+            "add the key, or apply the room again",
+            extra={"reply_id": str(reply_id)},
+        )
 
     async def _bury(self, record: Record, error: DeadLetter) -> None:
         await self._producer.send(

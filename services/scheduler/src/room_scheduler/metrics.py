@@ -25,3 +25,6 @@ DUE_ROOMS: Final = define(Metric("room_scheduler_due_rooms", "gauge", "Rooms wok
 REPLIES: Final = define(
     Metric("room_replies_total", "counter", "Human replies by channel and fate.", ("channel", "fate"))
 )
+WAITING: Final = define(
+    Metric("room_replies_waiting", "gauge", "Replies put aside until a key is back, as this process saw them last.")
+)

@@ -261,6 +261,19 @@ create index room_inbox_taken on room_inbox (cycle_id) where status = 'taken';
 create index room_inbox_list on room_inbox (instance_id, received_at desc, id desc);
 create index room_inbox_all on room_inbox (received_at desc, id desc);
 
+-- Replies that can't be read until something comes back, a key above all. Whoever reads the topic goes on meanwhile.
+create table replies_waiting (
+    id          uuid primary key,
+    key         bytea,
+    value       bytea,
+    -- the record headers: [[name, hex of the value], ...]
+    headers     jsonb not null,
+    reason      text not null,
+    put_at      timestamptz not null default now(),
+    next_try_at timestamptz not null default now()
+);
+create index replies_waiting_due on replies_waiting (next_try_at);
+
 create table room_cycles (
     id              uuid primary key,
     instance_id     uuid not null references instances (id),
