@@ -27,7 +27,10 @@ def good() -> History:
     ]
     history.events = [{"id": "1", "status": "completed", "attempts": 0}, {"id": "2", "status": "failed", "attempts": 5}]
     history.replies = [{"text": "reply-x", "status": "read", "attempts": 0}]
-    history.cycles = [{"id": "a", "status": "succeeded"}, {"id": "b", "status": "succeeded"}]
+    history.cycles = [
+        {"id": "1", "status": "succeeded", "steps": 3, "resumes": 0, "opening": "a"},
+        {"id": "2", "status": "succeeded", "steps": 3, "resumes": 1, "opening": "b"},
+    ]
     history.messages = [
         {"id": "m1", "room": "r", "cycle": "a", "seq": 1, "text": "event 1", "status": "sent"},
         {"id": "m2", "room": "r", "cycle": "b", "seq": 2, "text": "re reply-x", "status": "sent"},
@@ -94,7 +97,11 @@ def _untold(history: History) -> None:
 
 
 def _runs_on(history: History) -> None:
-    history.cycles = [{"id": "c", "status": "running"}]
+    history.cycles = [{"id": "c", "status": "running", "steps": 0, "resumes": 0, "opening": "c"}]
+
+
+def _overpaid(history: History) -> None:
+    history.cycles = [{**cycle, "resumes": 0} for cycle in history.cycles]
 
 
 @pytest.mark.parametrize(
@@ -114,6 +121,7 @@ def _runs_on(history: History) -> None:
         (_said_twice, "2 times"),
         (_untold, "nobody was told"),
         (_runs_on, "still runs"),
+        (_overpaid, "4 calls where 3"),
     ],
 )
 def test_what_is_wrong_is_found(spoil: Callable[[History], None], word: str) -> None:

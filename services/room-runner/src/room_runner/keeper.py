@@ -34,6 +34,7 @@ _log = structlog.get_logger(__name__)
 class _Held:
     renewed_at: float
     on_loss: Callable[[Loss], None]
+    missed: bool = False
 
 
 class LeaseKeeper(Part):
@@ -122,14 +123,21 @@ class LeaseKeeper(Part):
         self._connection.close()
 
     def _renew(self, held: list[Lease]) -> bool:
-        """Renew; False when a row was locked and wants another try soon."""
+        """Renew; False when something wants another look soon: a row that was locked, or one that is no longer ours.
+
+        A lease is taken for lost at the second look only: at the first, its cycle may just have given the room back.
+        """
         started = time.monotonic()
         renewal = self._connection.renew(self._owner, held, self._lease_seconds)
         with self._lock:
             for lease in renewal.renewed:
                 if lease in self._held:
                     self._held[lease].renewed_at = started
+            gone = [lease for lease in held if lease not in renewal.renewed | renewal.busy and lease in self._held]
+            taken = [lease for lease in gone if self._held[lease].missed]
+            for lease in gone:
+                self._held[lease].missed = True
         assert self._loop is not None
-        for lease in set(held) - renewal.renewed - renewal.busy:
+        for lease in taken:
             self._loop.call_soon_threadsafe(self._lose, lease, "taken")
-        return not renewal.busy
+        return not renewal.busy and len(taken) == len(gone)

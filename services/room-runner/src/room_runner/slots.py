@@ -12,6 +12,7 @@ import structlog
 from room_common.errors import DependencyUnavailable, LeaseLost
 from room_common.faults import crash_point
 from room_common.postgres import leases
+from room_common.postgres.leases import Lease
 from room_common.service.parts import Loop
 from room_runner.cycle import Cycle
 from room_runner.desk import Desk
@@ -23,6 +24,8 @@ _STOP_SECONDS: Final = 10.0
 _FENCED_SECONDS: Final = 60.0
 """How long a worker that could not renew tries to give the room back: the sweep would count a lost worker."""
 _RETRY_SECONDS: Final = 1.0
+_CLAIMED_AT_ONCE: Final = 8
+"""Enough to fill a process with slots soon, and few enough to leave rooms to the others."""
 
 _log = structlog.get_logger(__name__)
 
@@ -102,15 +105,24 @@ class Slots(Loop):
         return self.stopping.is_set() or self._desk.draining.is_set()
 
     async def _claim(self) -> bool:
-        """Take one room and start its cycle; False when there is no slot, no provider or no room."""
-        if self.busy >= self._settings.slots or not self._desk.provider.closed:
+        """Take rooms and start their cycles; False when there is no slot, no provider or no room."""
+        free = self._settings.slots - self.busy
+        if free <= 0 or not self._desk.provider.closed:
             return False
         asked_at = time.monotonic()
         async with self._desk.database.transaction() as conn:
-            lease = await leases.claim(conn, self._owner, self._settings.lease_seconds)
-        if lease is None:
+            claimed = await leases.claim_many(
+                conn, self._owner, self._settings.lease_seconds, min(free, _CLAIMED_AT_ONCE)
+            )
+        if not claimed:
             return False
         crash_point("runner.after_claim")
+        for lease in claimed:
+            self._begin(lease, asked_at)
+        self._show()
+        return True
+
+    def _begin(self, lease: Lease, asked_at: float) -> None:
         cycle = Cycle(self._desk, lease, asked_at)
         slot = _Slot(cycle, asyncio.create_task(cycle.run(), name=f"cycle-{lease.instance_id}"))
 
@@ -123,8 +135,6 @@ class Slots(Loop):
         watcher = asyncio.create_task(self._watch(slot), name=f"watch-{lease.instance_id}")
         self._watchers.add(watcher)
         watcher.add_done_callback(self._ended)
-        self._show()
-        return True
 
     async def _watch(self, slot: _Slot) -> None:
         """See a cycle to its end, whatever that is."""

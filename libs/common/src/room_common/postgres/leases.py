@@ -93,7 +93,15 @@ async def lease_transaction(db: Database, lease: Lease) -> AsyncIterator[Leased]
 
 
 async def claim(conn: AsyncConnection[Any], owner: str, seconds: float) -> Lease | None:
-    """Take the room that has been awake longest among those nobody holds, or None. The lease ends in ``seconds``."""
+    """As :func:`claim_many` with one room; None when there is none."""
+    return next(iter(await claim_many(conn, owner, seconds, 1)), None)
+
+
+async def claim_many(conn: AsyncConnection[Any], owner: str, seconds: float, limit: int) -> list[Lease]:
+    """Take up to ``limit`` rooms, those that have been awake longest of all that nobody holds.
+
+    Their leases end in ``seconds``.
+    """
     cursor = await conn.execute(
         """
         with chosen as materialized (
@@ -103,7 +111,7 @@ async def claim(conn: AsyncConnection[Any], owner: str, seconds: float) -> Lease
               and (r.next_try_at is null or r.next_try_at <= now())
               and i.status = 'active' and i.deleted_at is null
             order by r.wake_at
-            limit 1
+            limit %s
             for no key update of r skip locked
         )
         update instance_room r
@@ -113,10 +121,9 @@ async def claim(conn: AsyncConnection[Any], owner: str, seconds: float) -> Lease
         where r.instance_id = c.instance_id
         returning r.instance_id, r.lease_epoch
         """,
-        (owner, seconds),
+        (limit, owner, seconds),
     )
-    row = await cursor.fetchone()
-    return None if row is None else Lease(row["instance_id"], row["lease_epoch"], owner)
+    return [Lease(row["instance_id"], row["lease_epoch"], owner) for row in await cursor.fetchall()]
 
 
 def renew(conn: psycopg.Connection[Any], owner: str, leases: Sequence[Lease], seconds: float) -> Renewal:

@@ -18,6 +18,7 @@ def violations(history: History, aftermath: float = AFTERMATH) -> list[str]:
         *overlaps(history.writes),
         *unfinished(history),
         *unpaid(history, aftermath),
+        *overpaid(history),
         *undelivered(history),
         *disorder(history),
         *repeated(history),
@@ -67,6 +68,15 @@ def unpaid(history: History, aftermath: float) -> Iterator[str]:
             elif before is not None and not _explained(history.faults, before.at, request.at, aftermath):
                 yield f"cycle {cycle}: step {request.step} was paid again without a fault in between"
             seen[request.step] = request
+
+
+def overpaid(history: History) -> Iterator[str]:
+    """Cycles with more model calls than finished steps and one that was cut off for each time they were resumed."""
+    made = Counter(request.cycle for request in history.requests)
+    for cycle in history.cycles:
+        allowed = cycle["steps"] + cycle["resumes"]
+        if made[cycle["opening"]] > allowed:
+            yield f"cycle {cycle['id']} made {made[cycle['opening']]} calls where {allowed} explain themselves"
 
 
 def undelivered(history: History) -> Iterator[str]:

@@ -32,6 +32,11 @@ def answer(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return says("NO_MESSAGE")
 
 
+def fingerprint(messages: Sequence[Mapping[str, Any]]) -> str:
+    """What a cycle is known by to a provider: the two messages it opens with."""
+    return hashlib.sha256(f"{messages[0]['content']}{messages[1]['content']}".encode()).hexdigest()[:16]
+
+
 class Peers:
     """Serves both on free ports and writes the history. ``slowest`` seconds are the longest model call."""
 
@@ -64,9 +69,7 @@ class Peers:
         messages = body["messages"]
         if "tools" in body:
             step = sum(message["role"] == "assistant" for message in messages)
-            opening = f"{messages[0]['content']}{messages[1]['content']}"
-            cycle = hashlib.sha256(opening.encode()).hexdigest()[:16]
-            self._history.requests.append(Request(time.monotonic(), cycle, step))
+            self._history.requests.append(Request(time.monotonic(), fingerprint(messages), step))
             draw = self._random.random()
             await asyncio.sleep(self._slowest if draw > 0.95 else draw * self._slowest / 2)
             said = answer(messages)

@@ -17,7 +17,7 @@ from room_local.parts.postgres import Postgres
 from room_testing.matching import ENCRYPTION_KEYS, PUBLIC_URL
 from room_testing.overlap.history import History, Write
 from room_testing.overlap.nemesis import Nemesis
-from room_testing.overlap.peers import Peers
+from room_testing.overlap.peers import Peers, fingerprint
 from room_testing.parts import Broker
 from room_testing.processes import ServiceProcess
 from room_testing.running import Running, SeededRoom
@@ -188,9 +188,14 @@ class Run:
         ]
         history.events = await self._rows("select id, status, attempts from event_backlog order by id")
         history.replies = await self._rows("select text, status, attempts from room_inbox order by id")
-        history.cycles = await self._rows(
-            "select id, status, error_kind, resumes, losses, steps from room_cycles order by id"
-        )
+        history.cycles = [
+            {name: value for name, value in row.items() if name != "messages"}
+            | {"opening": fingerprint(row["messages"])}
+            for row in await self._rows(
+                "select id, status, error_kind, resumes, losses, steps, array(select m.content from cycle_messages m"
+                " where m.cycle_id = c.id and m.seq < 2 order by m.seq) as messages from room_cycles c order by id"
+            )
+        ]
         history.messages = await self._rows(
             "select id, instance_id as room, cycle_id as cycle, seq, text, status from outbound_messages"
             " order by instance_id, seq"
