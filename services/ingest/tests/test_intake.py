@@ -82,13 +82,20 @@ async def test_silence_of_kafka_is_503_and_the_next_may_succeed(port: Port) -> N
 
 
 @pytest.mark.parametrize(
-    "limits", [{"max_in_flight": 2}, {"max_in_flight_per_token": 2}, {"max_in_flight_bytes": (1 << 20) + 1000}]
+    "limits",
+    [
+        {"max_in_flight": 2},
+        {"max_in_flight_per_token": 2},
+        {"max_in_flight_bytes": (1 << 20) + 1000},
+        {"max_in_flight_bytes_per_token": (1 << 20) + 1000},
+    ],
 )
 async def test_what_waits_for_kafka_is_bounded(open_port: OpenPort, limits: dict[str, int]) -> None:
     port = await open_port(**limits)
     port.webhooks.auto = None
-    body = b"x" * 60_000 if "max_in_flight_bytes" in limits else b"x"
-    count = 17 if "max_in_flight_bytes" in limits else 2
+    by_bytes = any("bytes" in name for name in limits)
+    body = b"x" * 60_000 if by_bytes else b"x"
+    count = 17 if by_bytes else 2
     client, other = await port.connect(), await port.connect()
     await client.send(post(body) * count)
     await port.webhooks.arrived(count)
@@ -104,6 +111,17 @@ async def test_what_waits_for_kafka_is_bounded(open_port: OpenPort, limits: dict
     port.webhooks.auto = True
     assert [(await client.answer()).status for _ in range(count)] == [200] * count
     assert (await client.ask(post(body))).status == 200
+
+
+async def test_large_bodies_of_one_token_leave_room_for_others(open_port: OpenPort) -> None:
+    port = await open_port(max_in_flight_bytes=2 << 20, max_in_flight_bytes_per_token=1 << 20)
+    port.webhooks.auto = None
+    client, other = await port.connect(), await port.connect()
+    body = b"x" * 60_000
+    await client.send(post(body) * 30)
+    await port.webhooks.arrived(17)
+    await other.send(post(body, token=OTHER_TOKEN))
+    await port.webhooks.arrived(18)
 
 
 async def test_a_token_has_a_rate_and_others_do_not_feel_it(open_port: OpenPort) -> None:

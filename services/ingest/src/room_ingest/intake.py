@@ -48,7 +48,19 @@ class Refuge(Protocol):
 class Sender:
     """What is remembered of one right-tagged token: its record key, and how much of it is in hand."""
 
-    __slots__ = ("bucket", "channel", "handshakes", "in_flight", "key", "route", "sink", "spread", "token", "wording")
+    __slots__ = (
+        "bucket",
+        "bytes",
+        "channel",
+        "handshakes",
+        "in_flight",
+        "key",
+        "route",
+        "sink",
+        "spread",
+        "token",
+        "wording",
+    )
 
     def __init__(self, route: Route, sink: RecordSink) -> None:
         digest = token_digest(route.token)
@@ -61,6 +73,7 @@ class Sender:
         self.channel = route.channel.encode("ascii")
         self.sink = sink
         self.in_flight = 0
+        self.bytes = 0
         self.bucket: TokenBucket | None = None
 
 
@@ -193,6 +206,7 @@ class Intake:
         )
         submission = _Submission(self, exchange, sender, headers)
         sender.in_flight += 1
+        sender.bytes += submission.size
         self._metrics.in_flight += 1
         self._bytes += submission.size
         sender.sink.submit(submission)
@@ -213,6 +227,7 @@ class Intake:
     def settled(self, sender: Sender, size: int) -> None:
         """A record is no longer in hand."""
         sender.in_flight -= 1
+        sender.bytes -= size
         self._metrics.in_flight -= 1
         self._bytes -= size
 
@@ -220,6 +235,7 @@ class Intake:
         settings = self._settings
         if (
             sender.in_flight >= settings.max_in_flight_per_token
+            or sender.bytes + size > settings.max_in_flight_bytes_per_token
             or self._metrics.in_flight >= settings.max_in_flight
             or self._bytes + size > settings.max_in_flight_bytes
         ):

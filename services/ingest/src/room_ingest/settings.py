@@ -47,6 +47,9 @@ class HttpSettings(Section):
         128 << 20, ge=1 << 20, description="Bytes of bodies and headers of one process that may wait for Kafka."
     )
     max_in_flight_per_token: int = Field(2000, ge=1, description="Requests with one token that may wait for Kafka.")
+    max_in_flight_bytes_per_token: int = Field(
+        32 << 20, ge=1 << 18, description="Bytes of bodies and headers with one token that may wait for Kafka."
+    )
     rate_per_token: float = Field(
         1000.0, ge=0, description="Requests a second with one token and process beyond which it gets 503; 0: no limit."
     )
