@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
 from uuid import UUID
@@ -120,6 +121,23 @@ async def test_day_by_day_in_tiny_batches_ends_where_one_late_run_ends(
         log.put([row for row in rows if row.log_date == day])
         await upkeep(database, TINY).age(day)
     assert log.rows() == in_order(age(rows, TODAY))
+
+
+@pytest.mark.parametrize("rows_at_once", [7, 40])
+async def test_full_digests_are_merged_by_severity_time_and_id(
+    database: Database, log: ActivityLog, instances: list[UUID], rows_at_once: int
+) -> None:
+    chance = random.Random(9)
+    rows = []
+    for number in range(400):
+        # Two weeks and one month of one room; few severities and times, so that the id often decides.
+        row = daily(instances[0], chance.choice([10, 12, 40, 41]), min(2, number % 7), "event_matched", "text", number)
+        rows.append(replace(row, occurred_at=datetime.combine(row.log_date, time(12, chance.randrange(2)), UTC)))
+    log.put(rows)
+    await upkeep(database, Pace(instances=1, daily_rows=rows_at_once, pause_seconds=0)).age(TODAY)
+    found = log.rows()
+    assert found == in_order(age(rows, TODAY))
+    assert [len(row.digest) for row in found] == [50, 50]
 
 
 async def test_a_second_run_takes_nothing(database: Database, log: ActivityLog, instances: list[UUID]) -> None:

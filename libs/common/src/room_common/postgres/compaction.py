@@ -36,33 +36,37 @@ _DUE: Final = """
 
 # Daily rows are entries themselves. They come to their digest in the order that numbered them, so that nothing is
 # sorted twice, and as text that is parsed once: half the price of building each entry as jsonb.
-_DAILY: Final = f"""
-    gone as (
-        delete from room_activity_log
-        where ctid = any(array(
-            select ctid from room_activity_log
-            where instance_id = any(%(instances)s) and log_type = 'daily' and log_date < %(daily_before)s
-            limit %(rows)s))
-        returning instance_id, log_date - (extract(isodow from log_date)::integer - 1) as period, id, kind, severity,
-            content, counts, event_count, occurred_at
-    ),
-    numbered as (
-        select *, row_number() over (
-            partition by instance_id, period order by room_severity_rank(severity), occurred_at, id) as position
-        from gone
-    ),
-    digests as (
-        select instance_id, period, min(room_severity_rank(severity)) as rank, ('[' || string_agg(concat(
-                '{{"at": ', to_json(occurred_at at time zone 'UTC'), ', "id": "', id, '", "kind": ', to_json(kind),
-                ', "text": ', to_json(case when octet_length(content) <= {ENTRY_CHARACTERS}
-                    then content else left(content, {ENTRY_CHARACTERS}) end), ', "severity": "', severity, '"}}'), ',')
-            || ']')::jsonb as digest
-        from (
-            select * from numbered where position <= {DIGEST_ENTRIES}
-            order by instance_id, period, room_severity_rank(severity), occurred_at, id) n
-        group by instance_id, period
-    ),
-"""
+_DUE_DAILY: Final = "instance_id = any(%(instances)s) and log_type = 'daily' and log_date < %(daily_before)s"
+_SOME_DAILY: Final = f"ctid = any(array(select ctid from room_activity_log where {_DUE_DAILY} limit %(rows)s))"
+
+
+def _daily(condition: str) -> str:
+    """What takes the daily rows for which ``condition`` holds, and makes their digests."""
+    return f"""
+        gone as (
+            delete from room_activity_log where {condition}
+            returning instance_id, log_date - (extract(isodow from log_date)::integer - 1) as period, id, kind,
+                severity, content, counts, event_count, occurred_at
+        ),
+        numbered as (
+            select *, row_number() over (
+                partition by instance_id, period order by room_severity_rank(severity), occurred_at, id) as position
+            from gone
+        ),
+        digests as (
+            select instance_id, period, min(room_severity_rank(severity)) as rank, ('[' || string_agg(concat(
+                    '{{"at": ', to_json(occurred_at at time zone 'UTC'), ', "id": "', id, '", "kind": ', to_json(kind),
+                    ', "text": ', to_json(case when octet_length(content) <= {ENTRY_CHARACTERS}
+                        then content else left(content, {ENTRY_CHARACTERS}) end), ', "severity": "', severity, '"}}'
+                ), ',') || ']')::jsonb as digest
+            from (
+                select * from numbered where position <= {DIGEST_ENTRIES}
+                order by instance_id, period, room_severity_rank(severity), occurred_at, id) n
+            group by instance_id, period
+        ),
+    """
+
+
 _WEEKLY: Final = f"""
     gone as (
         delete from room_activity_log
@@ -133,7 +137,7 @@ def _merge(target: str, gone: str, offset: int) -> str:
 
 
 _STEPS: Final[Mapping[AgedKind, str]] = {
-    "daily": _merge("weekly", _DAILY, 0),
+    "daily": _merge("weekly", _daily(_DUE_DAILY), 0),
     "weekly": _merge("monthly", _WEEKLY, 1),
     "monthly": """
         with gone as (
@@ -143,6 +147,7 @@ _STEPS: Final[Mapping[AgedKind, str]] = {
         select count(*) as rows from gone
     """,
 }
+_STEPS_LIMITED: Final = {**_STEPS, "daily": _merge("weekly", _daily(_SOME_DAILY), 0)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,20 +191,23 @@ async def claim(conn: Connection, instances: Sequence[UUID]) -> list[UUID]:
     return [row["id"] for row in await cursor.fetchall()]
 
 
-async def age(conn: Connection, instances: Sequence[UUID], limits: AgingLimits, rows: int) -> dict[AgedKind, int]:
-    """Age what is due of claimed instances: at most ``rows`` daily rows, so that a statement stays short.
+async def age(
+    conn: Connection, instances: Sequence[UUID], limits: AgingLimits, rows: int | None = None
+) -> dict[AgedKind, int]:
+    """Age what is due of claimed instances. Returns how many rows of each kind it took.
 
-    Returns how many rows of each kind it took. Where that is ``rows`` daily ones, some may be left.
+    ``rows`` is for an instance that may have too many daily rows for one statement: it takes so many of them at most,
+    and where it took as many, some may be left. To find them first costs a third more.
     """
-    parameters = _parameters(limits, instances=list(instances), rows=rows)
     # A batch is sorted in memory. What it takes to compile such a statement is never won back.
     await conn.execute(
         "select set_config('work_mem', '64MB', true), set_config('jit', 'off', true),"
         " set_config('statement_timeout', %s, true)",
         (f"{SECONDS}s",),
     )
+    parameters = _parameters(limits, instances=list(instances), rows=rows)
     taken: dict[AgedKind, int] = {}
-    for kind, statement in _STEPS.items():
+    for kind, statement in (_STEPS if rows is None else _STEPS_LIMITED).items():
         cursor = await conn.execute(statement, parameters)
         row = await cursor.fetchone()
         taken[kind] = 0 if row is None else int(row["rows"])

@@ -7,7 +7,7 @@ claimed; any number of them may work at the same time, and each passes over what
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
@@ -23,6 +23,7 @@ from room_common.postgres.database import Connection, Database
 
 _log = logging.getLogger(__name__)
 _HELD_PAUSE: Final = 0.5
+_FIRST_BATCH: Final = 10
 
 KINDS: Final = ("partitions_made", "partitions_dropped", "daily", "weekly", "monthly", *retention.KINDS)
 """Everything that is counted."""
@@ -30,9 +31,12 @@ KINDS: Final = ("partitions_made", "partitions_dropped", "daily", "weekly", "mon
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How much a transaction does, and how long to leave the database alone afterwards."""
+    """How much a transaction does, and how long to leave the database alone afterwards.
 
-    instances: int = 1000
+    Aging takes up to ``instances`` and aims at half of ``daily_rows`` to all of them; deleting takes ``rows``.
+    """
+
+    instances: int = 2000
     daily_rows: int = 200_000
     rows: int = 1000
     pause_seconds: float = 0.05
@@ -69,6 +73,7 @@ class Upkeep:
         self._pace = pace
         self._pause = pause
         self._counted = counted
+        self._batch = min(_FIRST_BATCH, pace.instances)
 
     async def partitions(self) -> Result:
         """Make the ledger's partitions ahead, and drop those whose days are over."""
@@ -139,35 +144,51 @@ class Upkeep:
 
     async def _age_window(self, window: Window, limits: AgingLimits, skip: list[UUID]) -> bool:
         """Age what can be had of a window. True when others hold a part of it."""
-        most = self._pace.instances
-        while True:
-            claimed: Sequence[UUID] = ()
+        async with self._database.transaction() as conn:
+            due = await compaction.find_due(conn, window, limits, skip)
+        held = False
+        while due:
+            batch = due[: self._batch]
+            claimed: Sequence[UUID] = batch
+            taken: Mapping[str, int] = {}
+            alone = self._pace.daily_rows if len(batch) == 1 else None
             try:
                 async with self._database.transaction(3 * compaction.SECONDS) as conn:
-                    due = await compaction.find_due(conn, window, limits, skip)
-                    claimed = await compaction.claim(conn, due[:most])
-                    if not claimed:
-                        return bool(due)
-                    taken = await compaction.age(conn, claimed, limits, self._pace.daily_rows)
+                    claimed = await compaction.claim(conn, batch)
+                    if claimed:
+                        taken = await compaction.age(conn, claimed, limits, alone)
                     crash_point("compactor.before_commit")
-            except DependencyUnavailable:
-                raise
+            except DependencyUnavailable as error:
+                if error.kind != "statement_timeout" or len(batch) == 1:
+                    raise
+                self._batch = 1
+                continue
             except Exception as error:
                 # One bad row must not keep all others from growing old: find its instance, and go on without it.
-                if len(claimed) > 1:
-                    most = 1
+                if len(batch) > 1:
+                    self._batch = 1
                     continue
-                _log.error("activity not aged", extra={"kind": type(error).__name__, "instances": len(claimed)})
-                if not claimed:
-                    raise
-                skip.append(claimed[0])
-                continue
+                _log.error("activity not aged", extra={"kind": type(error).__name__, "instance_id": str(batch[0])})
+                skip.append(batch[0])
             crash_point("compactor.after_commit")
             for kind, rows in taken.items():
                 self._counted(kind, rows)
+            held |= len(claimed) < len(batch)
+            if alone is None or taken.get("daily", 0) < alone:
+                due = due[len(batch) :]
+                self._adapt(len(batch), taken.get("daily", 0))
             await self._rest(self._pace.pause_seconds)
-            if taken["daily"] < self._pace.daily_rows and len(claimed) == len(due):
-                return False
+        return held
+
+    def _adapt(self, size: int, daily_rows: int) -> None:
+        """Batches of about as many rows as one transaction should take, however many an instance has.
+
+        The fewer the batches, the less often the same pages are visited: rows of all instances lie side by side.
+        """
+        if daily_rows > self._pace.daily_rows:
+            self._batch = max(1, size // 2)
+        elif daily_rows <= self._pace.daily_rows // 2:
+            self._batch = min(self._pace.instances, max(self._batch, size * 2))
 
     async def _delete(self, kind: str, limit: int, delete: Callable[[Connection, int], Awaitable[int]]) -> int:
         """Delete batches until one is not full. Returns 1 where the kind can't be deleted by its own fault."""
