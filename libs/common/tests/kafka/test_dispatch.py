@@ -9,6 +9,7 @@ import pytest
 from room_common.errors import DependencyUnavailable
 from room_common.kafka.attempts import Attempts, Work
 from room_common.kafka.dispatch import Dispatcher
+from room_common.kafka.execution import Postponed
 from room_common.kafka.offsets import Progress
 from room_common.kafka.records import Record
 
@@ -126,10 +127,10 @@ async def test_a_probe_is_one_record_and_its_success_ends_the_hold() -> None:
     await bench.pump()
     assert bench.started == [0]
     await bench.end(0, DependencyUnavailable("llm", "timeout"))
-    assert bench.started == [0, 0]
-    await bench.end(0)
+    assert bench.started == [0, 1]
+    await bench.end(1)
     assert bench.dispatcher.reasons == ()
-    assert bench.started == [0, 0, 1, 2]
+    assert bench.started == [0, 1, 2, 0]
 
 
 async def test_a_probe_waits_for_what_runs() -> None:
@@ -162,6 +163,76 @@ async def test_without_a_record_to_probe_with_one_is_asked_for() -> None:
     bench.offer("a")
     lacks.append(bench.dispatcher.lacks_probe)
     assert lacks == [False, True, False]
+
+
+async def test_a_record_that_always_fails_holds_up_no_other_for_ever() -> None:
+    bench = Bench(concurrency=1, probe=0)
+    bench.offer("a", "b", "c")
+    await bench.pump()
+    for _ in range(3):
+        if 0 in bench.outcomes:
+            await bench.end(0, DependencyUnavailable("llm", "server_error"))
+        (other,) = [offset for offset in bench.outcomes if offset != 0] or (0,)
+        if other:
+            await bench.end(other)
+    assert [offset for offset, complete in bench.over if complete] == [1, 2]
+
+
+async def test_where_all_records_failed_another_one_is_asked_for() -> None:
+    bench = Bench(concurrency=1, probe=3600)
+    bench.offer("a")
+    await bench.pump()
+    lacks = [bench.dispatcher.lacks_probe]
+    await bench.end(0, DependencyUnavailable("llm", "server_error"))
+    lacks.append(bench.dispatcher.lacks_probe)
+    bench.dispatcher.offer("b", Work(record(1), bench.progress, 0.0))
+    lacks.append(bench.dispatcher.lacks_probe)
+    assert lacks == [False, True, False]
+
+
+async def test_a_postponed_record_waits_alone_and_is_handled_again() -> None:
+    tries = {0: 0, 1: 0, 2: 0}
+
+    async def handle(record: Record) -> None:
+        tries[record.offset] += 1
+        if record.offset == 0 and tries[0] < 3:
+            raise Postponed("key", 0.001)
+
+    bench = Bench(handle, concurrency=1)
+    bench.offer("a", "b", "a")
+    await bench.pump()
+    assert bench.over == [(1, True)]
+    assert (bench.dispatcher.postponed, bench.dispatcher.running) == ({"key": 1}, 0)
+    assert bench.changes == []
+    while len(bench.over) < 3:
+        await asyncio.sleep(0.001)
+    assert bench.over == [(1, True), (0, True), (2, True)]
+    assert (bench.dispatcher.postponed, bench.errors, tries[0]) == ({}, [], 3)
+
+
+async def test_a_postponed_record_is_forgotten_when_partitions_go() -> None:
+    async def handle(record: Record) -> None:
+        raise Postponed("key", 0.001)
+
+    bench = Bench(handle)
+    bench.offer("a", "a")
+    await bench.pump()
+    bench.dispatcher.close()
+    await asyncio.sleep(0.005)
+    assert (bench.dispatcher.postponed, bench.over, len(bench.dispatcher._lanes)) == ({}, [], 0)
+
+
+async def test_a_probe_that_is_postponed_ends_no_hold_and_the_next_one_does() -> None:
+    async def handle(record: Record) -> None:
+        if record.offset == 0:
+            raise Postponed("key", 3600)
+
+    bench = Bench(handle, concurrency=3, probe=0)
+    bench.offer("a", "b")
+    bench.dispatcher.hold("llm_timeout", probe=True, wish=None)
+    await bench.pump()
+    assert bench.over == [(1, True)]
+    assert bench.changes == [("llm_timeout", True), ("llm_timeout", False)]
 
 
 async def test_poison_is_handed_on_after_the_last_attempt() -> None:

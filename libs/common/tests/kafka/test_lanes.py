@@ -14,6 +14,7 @@ class LanesMachine(RuleBasedStateMachine):
         self.lanes: Lanes[int] = Lanes()
         self.waiting: dict[str, list[int]] = {}
         self.taken: dict[str, int] = {}
+        self.returned: set[str] = set()
         self.count = 0
 
     @rule(key=st.sampled_from("abc"))
@@ -35,6 +36,7 @@ class LanesMachine(RuleBasedStateMachine):
         assert key in possible
         assert item == self.waiting[key].pop(0)
         self.taken[key] = item
+        self.returned.discard(key)
 
     @precondition(lambda self: self.taken)
     @rule(data=st.data())
@@ -50,19 +52,29 @@ class LanesMachine(RuleBasedStateMachine):
         item = self.taken.pop(key)
         self.waiting.setdefault(key, []).insert(0, item)
         self.lanes.give_back(key)
-        assert self.lanes.take() == (key, item)
-        self.waiting[key].pop(0)
-        self.taken[key] = item
+        self.returned.add(key)
 
     @rule()
     def drop_waiting(self) -> None:
         self.lanes.drop_waiting()
         self.waiting = {}
+        self.returned = set()
 
     @invariant()
     def size(self) -> None:
         assert len(self.lanes) == len(self.taken) + sum(len(items) for items in self.waiting.values())
-        assert self.lanes.ready == any(items and key not in self.taken for key, items in self.waiting.items())
+        ready = {key for key, items in self.waiting.items() if items and key not in self.taken}
+        assert self.lanes.ready == bool(ready)
+        assert self.lanes.fresh == bool(ready - self.returned)
+
+
+def test_what_was_given_back_is_behind_all_others() -> None:
+    lanes: Lanes[int] = Lanes()
+    for number, key in enumerate("aab"):
+        lanes.offer(key, number)
+    lanes.take()
+    lanes.give_back("a")
+    assert [lanes.take(), lanes.take(), lanes.take()] == [("b", 2), ("a", 0), None]
 
 
 TestLanes = LanesMachine.TestCase

@@ -1,4 +1,4 @@
-"""Running one record to its end: attempts, then poison; a dependency that is away spends neither."""
+"""Running one record to its end: attempts, then poison; what is not the record's fault spends neither."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from room_common.errors import DependencyUnavailable
-from room_common.kafka.execution import Handler, PoisonHandler
+from room_common.kafka.execution import Handler, PoisonHandler, Postponed
 from room_common.kafka.offsets import Progress
 from room_common.kafka.records import Record
 
@@ -51,8 +51,8 @@ class Attempts:
         self._pause = pause_seconds
         self._on_error = on_error
 
-    async def run(self, work: Work) -> DependencyUnavailable | None:
-        """Until the record is complete (None), or a dependency is away: then ``run`` it again, it goes on where it was.
+    async def run(self, work: Work) -> DependencyUnavailable | Postponed | None:
+        """Until the record is complete (None), or has to wait: then ``run`` it again, it goes on where it was.
 
         A record whose assignment ended is given up between attempts, which returns None as well.
         """
@@ -60,7 +60,7 @@ class Attempts:
         while work.progress.alive:
             try:
                 await self._once(work)
-            except DependencyUnavailable as error:
+            except (DependencyUnavailable, Postponed) as error:
                 return error
             except asyncio.CancelledError:
                 task = asyncio.current_task()

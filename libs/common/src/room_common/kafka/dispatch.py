@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 
 from room_common.advice import explain
 from room_common.errors import DependencyUnavailable
 from room_common.kafka.attempts import Attempts, Work
+from room_common.kafka.execution import Postponed
 from room_common.kafka.holds import Holds
 from room_common.kafka.lanes import Lanes
 
-Task = asyncio.Task[DependencyUnavailable | None]
+Task = asyncio.Task[DependencyUnavailable | Postponed | None]
 
 
 class Dispatcher:
@@ -39,6 +41,7 @@ class Dispatcher:
         self._on_crash = on_crash
         self._lanes: Lanes[Work] = Lanes()
         self._running: dict[Task, tuple[Hashable, Work, bool]] = {}
+        self._postponed: dict[Hashable, tuple[str, asyncio.TimerHandle]] = {}
         self._holds = Holds(probe_seconds)
         self._why: dict[str, str] = {}
         self._changed = asyncio.Event()
@@ -55,10 +58,19 @@ class Dispatcher:
         return self._holds.reasons
 
     @property
+    def postponed(self) -> Counter[str]:
+        """How many records wait alone, by reason."""
+        return Counter(reason for reason, _ in self._postponed.values())
+
+    @property
     def lacks_probe(self) -> bool:
-        """Whether a probe is due and there is no record to make it with."""
+        """Whether a probe is due and there is no record to make it with.
+
+        Records that met what is held for do not count: they may be what is at fault, and then none of them ends it.
+        """
         idle = not self._running and not self._lanes.ready
-        return self.open and idle and self._holds.probe_due(time.monotonic())
+        due = idle and self._holds.probe_due(time.monotonic())
+        return self.open and not self._lanes.fresh and (due or (self._lanes.ready and self._holds.may_probe))
 
     def offer(self, key: Hashable, work: Work) -> None:
         """Queue a work; ``pump`` starts it."""
@@ -68,6 +80,10 @@ class Dispatcher:
         """Start nothing more and forget what has not begun."""
         self.open = False
         self._lanes.drop_waiting()
+        for key, (_, timer) in self._postponed.items():
+            timer.cancel()
+            self._lanes.finish(key)
+        self._postponed.clear()
 
     def in_flight(self) -> Iterable[Work]:
         return [work for _, work, _ in self._running.values()]
@@ -142,7 +158,11 @@ class Dispatcher:
     def _ended(self, task: Task) -> None:
         key, work, probe = self._running.pop(task)
         away = self._outcome(task)
-        if away is None:
+        if isinstance(away, Postponed):
+            self._postpone(key, work, away)
+            if probe:
+                self._holds.end_probe(success=False)
+        elif away is None:
             self._lanes.finish(key)
             complete = not task.cancelled() and task.exception() is None and work.progress.alive
             self._on_over(work, complete)
@@ -160,7 +180,22 @@ class Dispatcher:
         self._changed.set()
         self.pump()
 
-    def _outcome(self, task: Task) -> DependencyUnavailable | None:
+    def _postpone(self, key: Hashable, work: Work, wish: Postponed) -> None:
+        """Keep the record and its lane until its time; it needs no running handler for that."""
+        if not self.open or not work.progress.alive:
+            self._lanes.finish(key)
+            self._on_over(work, False)
+            return
+        timer = asyncio.get_running_loop().call_later(wish.seconds, self._again, key)
+        self._postponed[key] = (wish.reason, timer)
+
+    def _again(self, key: Hashable) -> None:
+        del self._postponed[key]
+        self._lanes.give_back(key)
+        self._changed.set()
+        self.pump()
+
+    def _outcome(self, task: Task) -> DependencyUnavailable | Postponed | None:
         if task.cancelled():
             return None
         error = task.exception()

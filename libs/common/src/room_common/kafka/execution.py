@@ -15,13 +15,25 @@ Divert = Callable[[Sequence[Record]], Awaitable[None]]
 LookUp = Callable[[Sequence[Record]], Awaitable[set[tuple[int, int]]]]
 
 
+class Postponed(Exception):
+    """Raised by a handler: this record has to wait and no other one with it. ``reason`` is a bounded name.
+
+    It is handled again after ``seconds``. Until then it takes no place among the running ones, and spends no attempt.
+    """
+
+    def __init__(self, reason: str, seconds: float) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.seconds = seconds
+
+
 @dataclass(frozen=True, slots=True)
 class Handling:
     """What is done with records.
 
     ``handle`` completes its record by returning; ``DependencyUnavailable`` holds consumption and runs the record again
-    later; after ``Limits.attempts`` other errors ``on_poison`` has to put it aside. ``already_done`` names, as
-    (partition, offset), those of a batch that need no handling; it needs one topic per executor. ``dedup_key`` None
+    later; ``Postponed`` lets it wait alone; after ``Limits.attempts`` other errors ``on_poison`` has to put it aside.
+    ``already_done`` names, as (partition, offset), those of a batch that need no handling; it needs one topic per executor. ``dedup_key`` None
     means: equal to no other record. ``share_key`` says whose share of the buffer a record takes (None: nobody's);
     ``divert`` gets what is beyond ``Limits.share`` and makes it durable elsewhere, as often as it takes.
     """

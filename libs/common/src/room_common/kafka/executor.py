@@ -12,6 +12,7 @@ What it guarantees:
   A handler that still runs after that completes nothing; its effects need an idempotency key of their own.
 * A dependency that is away holds consumption: assigned partitions are paused, also those that come later, and polling
   goes on. From time to time one record is let through; its success ends the hold. No attempt is spent, nothing skipped.
+  What failed goes behind all others, and one more record is fetched, so that one that always fails is not all there is.
 """
 
 from __future__ import annotations
@@ -112,6 +113,7 @@ class Executor(Part):
         self._completed: Counter[tuple[str, int]] = Counter()
         self._assigned = False
         self._stopping = False
+        self._postponed: set[str] = set()
 
     # -- lifetime
 
@@ -337,7 +339,8 @@ class Executor(Part):
         return [tp for tp in below if tp not in congested] if congested else below
 
     async def _turn_held(self, consumer: AIOKafkaConsumer) -> None:
-        if self._dispatcher.lacks_probe and not self._intake.waits:
+        full = self.buffered >= self.limits.buffered
+        if self._dispatcher.lacks_probe and not self._intake.waits and not full:
             self._resume()  # until one record came to probe with
         else:
             self._pause()
@@ -440,10 +443,17 @@ class Executor(Part):
             await self._observer.wait()
             self._metrics.buffered.labels(self.group).set(self.buffered)
             self._metrics.in_flight.labels(self.group).set(self.in_flight)
+            self._export_postponed()
             self._metrics.span.labels(self.group).set(self.span)
             self._metrics.oldest.labels(self.group).set(self.oldest_seconds)
             if self._consumer is not None and self._dispatcher.open:
                 await self._observer.look(self._consumer, self._assignment.watermark)
+
+    def _export_postponed(self) -> None:
+        waiting = self._dispatcher.postponed
+        for reason in self._postponed | waiting.keys():
+            self._metrics.postponed.labels(self.group, reason).set(waiting[reason])
+        self._postponed |= waiting.keys()
 
     def _loop_ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:

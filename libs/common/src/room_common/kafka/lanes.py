@@ -16,6 +16,7 @@ class Lanes(Generic[Item]):
         self._lanes: dict[Hashable, deque[Item]] = {}
         self._ready: deque[Hashable] = deque()
         self._taken: set[Hashable] = set()
+        self._returned: set[Hashable] = set()
 
     def __len__(self) -> int:
         """Items, the taken ones included."""
@@ -25,6 +26,11 @@ class Lanes(Generic[Item]):
     def ready(self) -> bool:
         """Whether ``take`` has something."""
         return bool(self._ready)
+
+    @property
+    def fresh(self) -> bool:
+        """Whether something is ready that was not given back."""
+        return len(self._ready) > len(self._returned)
 
     def offer(self, key: Hashable, item: Item) -> None:
         """Add an item behind those of its key."""
@@ -40,6 +46,7 @@ class Lanes(Generic[Item]):
         if not self._ready:
             return None
         key = self._ready.popleft()
+        self._returned.discard(key)
         self._taken.add(key)
         return key, self._lanes[key][0]
 
@@ -54,11 +61,13 @@ class Lanes(Generic[Item]):
             del self._lanes[key]
 
     def give_back(self, key: Hashable) -> None:
-        """The taken item has to be taken again, before all others."""
+        """The taken item has to be taken again, behind all others: what made it fail may be its own fault."""
         self._taken.remove(key)
-        self._ready.appendleft(key)
+        self._returned.add(key)
+        self._ready.append(key)
 
     def drop_waiting(self) -> None:
         """Forget every item that is not taken."""
         self._ready.clear()
+        self._returned.clear()
         self._lanes = {key: deque((self._lanes[key][0],)) for key in self._taken}

@@ -30,6 +30,7 @@ class KafkaMetrics:
     oldest: Gauge
     last_poll: Gauge
     held: Gauge
+    postponed: Gauge
     rebalances: Counter
     commits: Counter
     commit_errors: Counter
@@ -97,6 +98,9 @@ def _build(registry: CollectorRegistry) -> KafkaMetrics:
             "room_consumer_last_poll_timestamp_seconds", "Unix time of the last poll that returned.", "group"
         ),
         held=gauge("room_held", "1 while consumption waits for this reason.", "group", "reason"),
+        postponed=gauge(
+            "room_consumer_postponed_records", "Records that wait alone for this reason.", "group", "reason"
+        ),
         rebalances=counter("room_consumer_rebalances_total", "Assignments received.", "group"),
         commits=counter("room_consumer_commits_total", "Offset commits that the broker accepted.", "group"),
         commit_errors=counter("room_consumer_commit_errors_total", "Offset commits that failed or timed out.", "group"),
