@@ -216,6 +216,21 @@ async def test_a_bad_row_keeps_only_its_own_instance_young(
     assert log.rows() == in_order(age(rows, TODAY))
 
 
+async def test_when_everything_fails_it_does_not_go_on_from_one_to_the_next(
+    database: Database, log: ActivityLog
+) -> None:
+    log.query(
+        "insert into instances (id, slug, name)"
+        " select gen_random_uuid(), 'room-' || n, 'x' from generate_series(1, 105) n"
+    )
+    log.query(
+        "insert into room_activity_log (id, instance_id, log_date, kind, content, counts)"
+        " select gen_random_uuid(), id, '2026-11-01', 'x', '', '7' from instances"
+    )
+    with pytest.raises(psycopg.Error):
+        await upkeep(database).age(TODAY)
+
+
 async def test_told_to_stop_it_stops_between_batches_and_goes_on_later(
     database: Database, log: ActivityLog, instances: list[UUID]
 ) -> None:

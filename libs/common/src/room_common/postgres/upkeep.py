@@ -24,6 +24,8 @@ from room_common.postgres.database import Connection, Database
 _log = logging.getLogger(__name__)
 _HELD_PAUSE: Final = 0.5
 _FIRST_BATCH: Final = 10
+_MOST_SKIPPED: Final = 100
+"""Instances that may be at fault themselves; with more of them the fault is elsewhere."""
 
 KINDS: Final = ("partitions_made", "partitions_dropped", "daily", "weekly", "monthly", *retention.KINDS)
 """Everything that is counted."""
@@ -169,6 +171,8 @@ class Upkeep:
                     self._batch = 1
                     continue
                 _log.error("activity not aged", extra={"kind": type(error).__name__, "instance_id": str(batch[0])})
+                if len(skip) == _MOST_SKIPPED:
+                    raise
                 skip.append(batch[0])
             crash_point("compactor.after_commit")
             for kind, rows in taken.items():
