@@ -60,3 +60,19 @@ async def audit(
         "insert into audit_log (id, actor, action, instance_id, subject, detail) values (%s, %s, %s, %s, %s, %s)",
         (new_id(), actor, action, instance_id, subject, Jsonb(detail or {})),
     )
+
+
+async def audit_reading(
+    conn: Connection, actor: str, action: str, *, subject: str, instance_id: UUID | None = None
+) -> None:
+    """Record that an operator read a payload or a transcript: once in ten minutes for each, however often they look."""
+    await conn.execute(
+        """
+        insert into audit_log (id, actor, action, instance_id, subject)
+        select %(id)s, %(actor)s, %(action)s, %(instance)s, %(subject)s
+        where not exists (select from audit_log
+                          where subject = %(subject)s and actor = %(actor)s and action = %(action)s
+                            and occurred_at > now() - interval '10 minutes')
+        """,
+        {"id": new_id(), "actor": actor, "action": action, "instance": instance_id, "subject": subject},
+    )

@@ -70,12 +70,13 @@ async def show_delivery(database: DatabaseOf, caller: Viewer, delivery_id: UUID)
 
 
 @router.get("/deliveries/{delivery_id}/life")
-async def show_life(database: DatabaseOf, _: Operator, delivery_id: UUID) -> dict[str, Any]:
-    """The life of a delivery: checks, verdicts, events, cycles with their tool calls, messages, replays."""
+async def show_life(database: DatabaseOf, caller: Operator, delivery_id: UUID) -> dict[str, Any]:
+    """The life of a delivery: checks, verdicts, events, cycles with their tool calls, messages, replays. Audited."""
     async with database.transaction() as conn:
         found = await life(conn, delivery_id)
-    if found is None:
-        raise Problem(404, _UNKNOWN)
+        if found is None:
+            raise Problem(404, _UNKNOWN)
+        await access.audit_reading(conn, caller.name, "show_life", subject=str(delivery_id))
     return found
 
 
@@ -93,7 +94,7 @@ async def show_delivered(
     payload = shown(found.body, decoded, item)
     async with database.transaction() as conn:
         instance_id = rows[0]["instance_id"] if rows else None
-        await access.audit(conn, caller.name, "show_payload", instance_id=instance_id, subject=str(delivery_id))
+        await access.audit_reading(conn, caller.name, "show_payload", instance_id=instance_id, subject=str(delivery_id))
     envelope = found.envelope
     return payload | {
         "content_type": None if envelope is None else envelope.content_type,

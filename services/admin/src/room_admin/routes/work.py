@@ -43,12 +43,15 @@ async def show_event(database: DatabaseOf, caller: Viewer, event_id: UUID) -> di
 
 
 @router.get("/backlog/{event_id}/payload")
-async def show_payload(database: DatabaseOf, _: Operator, event_id: UUID) -> dict[str, Any]:
-    """The payload of an event: as it was received (base64), and decoded as a model sees it."""
+async def show_payload(database: DatabaseOf, caller: Operator, event_id: UUID) -> dict[str, Any]:
+    """The payload of an event: as it was received (base64), and decoded as a model sees it. Audited."""
     async with database.transaction() as conn:
         row = await listings.payload(conn, event_id)
-    if row is None:
-        raise Problem(404, "there is no such event")
+        if row is None:
+            raise Problem(404, "there is no such event")
+        await access.audit_reading(
+            conn, caller.name, "show_event_payload", subject=str(event_id), instance_id=row["instance_id"]
+        )
     raw = bytes(row["raw_body"])
     return shown(raw, decode_payload(raw, row["content_type"], row["headers"], split=False))
 
@@ -74,9 +77,10 @@ async def show_cycle(database: DatabaseOf, caller: Viewer, cycle_id: UUID) -> di
 
 @router.get("/cycles/{cycle_id}/messages")
 async def show_transcript(database: DatabaseOf, caller: Operator, cycle_id: UUID) -> Page:
-    """The transcript of a run, in order."""
+    """The transcript of a run, in order. Audited."""
     async with database.transaction() as conn:
         await read_one(conn, caller, "cycles", cycle_id)
+        await access.audit_reading(conn, caller.name, "show_transcript", subject=str(cycle_id))
         return Page(items=list(await listings.transcript(conn, cycle_id)), next=None)
 
 

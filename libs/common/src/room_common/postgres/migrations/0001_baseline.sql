@@ -449,6 +449,7 @@ create table audit_log (
     detail      jsonb not null default '{}'
 );
 create index audit_log_list on audit_log (occurred_at desc, id desc);
+create index audit_log_subject on audit_log (subject, occurred_at desc);
 
 create table scheduler_clock (
     id         smallint primary key check (id = 1),
