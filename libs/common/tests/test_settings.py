@@ -9,6 +9,7 @@ from pydantic import Field, SecretStr
 
 from room_common.errors import ConfigurationError
 from room_common.settings import (
+    SECTIONS,
     EncryptionSettings,
     PublicUrl,
     Section,
@@ -16,7 +17,9 @@ from room_common.settings import (
     TokenKeys,
     load_settings,
     parse_settings,
+    section_of,
 )
+from room_common.settings_reference import find_models
 
 KEYS = f"k2:{'a' * 64},k1:{'B' * 64}"
 
@@ -87,7 +90,7 @@ def test_every_problem_is_reported_at_once_under_its_variable() -> None:
         "ROOM_TOKEN_KEYS",
     }
     assert found["ROOM_BROKER__SERVERS"] == "is missing. Where it is."
-    assert "valid integer" in found["ROOM_BROKER__RETRIES"]
+    assert found["ROOM_BROKER__RETRIES"] == "should be a whole number"
     assert found["ROOM_BROKER__SERVRES"] == "there is no such setting; did you mean ROOM_BROKER__SERVERS?"
 
 
@@ -157,3 +160,39 @@ def test_no_value_of_a_wrong_setting_is_ever_repeated(value: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         parse_settings(Example, environ)
     assert "S3CR3T" not in str(caught.value)
+
+
+@pytest.mark.parametrize("near", ["ROOM_BROKER_SERVERS", "ROOM_BROKER__SERVER_S", "ROOM_BROKERS__SERVERS"])
+def test_a_missing_variable_is_found_under_a_name_that_is_nearly_its_own(near: str) -> None:
+    environ = {name: value for name, value in GOOD.items() if name != "ROOM_BROKER__SERVERS"}
+    told = problems({**environ, near: "a:1"})
+    assert near in told["ROOM_BROKER__SERVERS"] or "did you mean ROOM_BROKER__SERVERS?" in told.get(near, "")
+
+
+def test_a_section_that_nobody_has_and_nearly_is_ours_is_a_mistake() -> None:
+    told = problems({**GOOD, "ROOM_BROCKER__RETRIES": "5"})
+    assert told == {"ROOM_BROCKER__RETRIES": "there is no such setting; did you mean ROOM_BROKER__RETRIES?"}
+
+
+def test_the_sections_of_all_services_are_known() -> None:
+    found = {
+        name
+        for model in find_models().values()
+        for name, field in model.model_fields.items()
+        if section_of(field.annotation)
+    }
+    assert found == SECTIONS
+
+
+def test_the_first_line_names_the_document() -> None:
+    with pytest.raises(ConfigurationError, match=r"2 wrong or missing setting\(s\), see docs/configuration.md:"):
+        parse_settings(Example, {"ROOM_BROKER__SERVERS": "a:1"})
+
+
+def test_help_tells_what_there_is_to_set(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["room_example", "--help"])
+    with pytest.raises(SystemExit) as caught:
+        load_settings(Example)
+    assert caught.value.code == 0
+    printed = capsys.readouterr().out
+    assert "ROOM_BROKER__SERVERS (required)\n    Where it is." in printed

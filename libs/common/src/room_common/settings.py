@@ -30,6 +30,21 @@ from room_common.errors import ConfigurationError
 PREFIX = "ROOM_"
 NESTED = "__"
 _MAX_FILE = 65_536
+_DOCUMENT = "docs/configuration.md"
+SECTIONS = frozenset(
+    [
+        *("admin", "compactor", "database", "egress", "encryption", "ingest", "kafka", "llm", "log", "matcher"),
+        *("operations", "outbound", "overflow", "redis", "runner", "scheduler", "tools"),
+    ]
+)
+"""The sections of all services: what is none of these and nearly one of ours is a typing mistake."""
+
+_KINDS = {
+    "int_parsing": "should be a whole number",
+    "int_from_float": "should be a whole number",
+    "float_parsing": "should be a number",
+    "bool_parsing": "should be true or false",
+}
 
 
 class Section(BaseModel):
@@ -161,12 +176,27 @@ def read_environment(model: type[BaseModel], environ: Mapping[str, str]) -> tupl
 
 
 def load_settings(model: type[ModelT], environ: Mapping[str, str] | None = None) -> ModelT:
-    """Build the settings of this process, or print every wrong variable to standard error and exit with 2."""
+    """Build the settings of this process, or print every wrong variable to standard error and exit with 2.
+
+    ``--help`` on the command line prints what there is to set instead, and exits with 0.
+    """
+    if environ is None and {"-h", "--help"} & set(sys.argv[1:]):
+        sys.stdout.write(describe(model))
+        raise SystemExit(0)
     try:
         return parse_settings(model, os.environ if environ is None else environ)
     except ConfigurationError as error:
         sys.stderr.write(f"{error}\n")
         raise SystemExit(2) from None
+
+
+def describe(model: type[BaseModel]) -> str:
+    """Every variable of ``model`` and what it means, for a person."""
+    lines = [f"Configured by environment variables; {_DOCUMENT} has their defaults.", ""]
+    for variable in variables(model):
+        needed = " (required)" if variable.field.is_required() else ""
+        lines += [f"{variable.name}{needed}", f"    {' '.join((variable.field.description or '').split())}"]
+    return "\n".join(lines) + "\n"
 
 
 def parse_settings(model: type[ModelT], environ: Mapping[str, str]) -> ModelT:
@@ -180,10 +210,21 @@ def parse_settings(model: type[ModelT], environ: Mapping[str, str]) -> ModelT:
         for item in error.errors(include_url=False, include_context=False, include_input=False):
             name, message = _explain(item["type"], item["loc"], item["msg"], known)
             problems.setdefault(name, message)
+    _point_to_what_was_meant(problems, {variable.name for variable in variables(model)}, environ)
     if problems or settings is None:
         lines = [f"  {name}: {message}" for name, message in sorted(problems.items())]
-        raise ConfigurationError("\n".join([f"{len(lines)} wrong or missing setting(s):", *lines]))
+        raise ConfigurationError("\n".join([f"{len(lines)} wrong or missing setting(s), see {_DOCUMENT}:", *lines]))
     return settings
+
+
+def _point_to_what_was_meant(problems: dict[str, str], known: set[str], environ: Mapping[str, str]) -> None:
+    """Where a variable is missing and another one nearly has its name, say so: one underscore is easily lost."""
+    strangers = [name for name, value in environ.items() if value and name not in known and name not in problems]
+    for name, message in problems.items():
+        if not message.startswith("is missing"):
+            continue
+        for near in difflib.get_close_matches(name, strangers, n=1, cutoff=0.85):
+            problems[name] = f"{message.rstrip('.')}. {near} is set: is that meant?"
 
 
 def _unknown_names(
@@ -193,11 +234,18 @@ def _unknown_names(
         PREFIX + name.upper() + NESTED for name, field in model.model_fields.items() if section_of(field.annotation)
     }
     for name, value in environ.items():
-        own = any(name.startswith(section) for section in sections)
+        own = any(name.startswith(section) for section in sections) or _mistyped_section(name, sections)
         if not own or not value or name in known or (name.endswith("_FILE") and name.removesuffix("_FILE") in known):
             continue
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
         yield name, "there is no such setting" + (f"; did you mean {near[0]}?" if near else "; remove it")
+
+
+def _mistyped_section(name: str, sections: set[str]) -> bool:
+    section = name.removeprefix(PREFIX).partition(NESTED)[0].lower()
+    if not name.startswith(PREFIX) or NESTED not in name or section in SECTIONS:
+        return False
+    return bool(difflib.get_close_matches(PREFIX + section.upper() + NESTED, sections, n=1, cutoff=0.88))
 
 
 def _require_sections(model: type[BaseModel], values: dict[str, Any]) -> None:
@@ -262,4 +310,6 @@ def _explain(
         return name, message.partition(", ")[2]
     if variable is not None and variable.secret:
         return name, "is not valid"
+    if kind in _KINDS:
+        return name, _KINDS[kind]
     return name, message[:1].lower() + message[1:]

@@ -2,11 +2,15 @@ from __future__ import annotations
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict
-from pydantic import SecretStr
 
 from room_common.errors import ConfigurationError
 from room_common.postgres.database import connection_string
 from room_common.postgres.settings import DatabaseSettings
+from room_common.settings import Section, parse_settings
+
+
+class Settings(Section):
+    database: DatabaseSettings
 
 
 def parsed(dsn: str, **changes: object) -> dict[str, object]:
@@ -35,6 +39,6 @@ def test_a_pooler_gets_no_session_options() -> None:
 
 def test_a_wrong_dsn_is_refused_without_being_shown() -> None:
     with pytest.raises(ConfigurationError) as caught:
-        connection_string(DatabaseSettings(dsn=SecretStr("postgresql://u:p4ss@h/d?nonsense=1")))
+        parse_settings(Settings, {"ROOM_DATABASE__DSN": "postgresql://u:p4ss@h/d?nonsense=1"})
     assert "p4ss" not in str(caught.value)
     assert "ROOM_DATABASE__DSN" in str(caught.value)

@@ -247,7 +247,7 @@ class Stack:
         while port in taken:
             port = free_port()
         if wish and port != wish:
-            self._tell("warning", name, f"port {wish} is taken, using {port} instead")
+            self._tell("warning", name, f"port {wish} is taken, using {port} instead: URLs differ from before")
         taken.add(port)
         return port
 

@@ -72,9 +72,7 @@ class LlmSettings(BaseModel):
 
 def _check_named(settings: LlmSettings) -> LlmSettings:
     if not settings.named:
-        raise ValueError(
-            "no model provider: set ROOM_LLM__API_KEY for OpenAI, or ROOM_LLM__BASE_URL for another one"
-        )
+        raise ValueError("no model provider: set ROOM_LLM__API_KEY for OpenAI, or ROOM_LLM__BASE_URL for another one")
     return settings
 
 

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from pydantic import Field, SecretStr
+from typing import Annotated
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from pydantic import AfterValidator, Field, SecretStr
 
 from room_common.settings import Section
+
+
+def _check_dsn(dsn: SecretStr) -> SecretStr:
+    try:
+        conninfo_to_dict(dsn.get_secret_value())
+    except psycopg.Error:
+        raise ValueError(
+            "is not a connection string of libpq; write postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
+        ) from None
+    return dsn
 
 
 class DatabaseSettings(Section):
     """Where PostgreSQL is, and how long to wait for it."""
 
-    dsn: SecretStr = Field(
+    dsn: Annotated[SecretStr, AfterValidator(_check_dsn)] = Field(
         description="Connection URI or keywords of libpq, e.g. `postgresql://room:...@host/room?sslmode=verify-full`."
     )
     pool_min: int = Field(1, ge=0, le=100, description="Connections kept open while idle.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
 from typing import Any
@@ -24,6 +25,11 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _TEXT = b"text/plain; charset=utf-8"
 _JSON = b"application/json"
 _STOP_SECONDS = 2.0
+
+
+def _reason(error: OSError) -> str:
+    """Without the address, which asyncio and socket put into their own text."""
+    return os.strerror(error.errno) if error.errno else type(error).__name__
 
 
 class _Server(uvicorn.Server):
@@ -59,7 +65,7 @@ class Operations:
         except OSError as error:
             raise ConfigurationError(
                 f"ROOM_OPERATIONS__HOST and ROOM_OPERATIONS__PORT: can't listen on"
-                f" {self._settings.host}:{self._settings.port} ({error.strerror}); choose another"
+                f" {self._settings.host}:{self._settings.port} ({_reason(error)}); choose another"
             ) from None
         listener.setblocking(False)
         self.port = listener.getsockname()[1]

@@ -153,7 +153,7 @@ class Postgres(Server):
             mode = folder.stat().st_mode
             if not mode & stat.S_IXOTH:
                 folder.chmod(stat.S_IMODE(mode) | stat.S_IXOTH)
-                self._note(f"let the system user of PostgreSQL pass through {folder} (execute bit for others)")
+                self._note(f"changed permissions: others may pass through {folder} (o+x), as PostgreSQL's user must")
 
     def _initialize(self) -> None:
         account = self._account
