@@ -17,6 +17,9 @@ _SECTION = re.compile(
     rf"^[#*\- \t]*+(?:Event[ \t]+[`*\"]*(?P<id>{_UUID})|(?P<human>Human message)\b)", re.IGNORECASE | re.MULTILINE
 )
 _CRITERION = re.compile(r"^[#* \t]*criterion[:* \t]*$", re.IGNORECASE | re.MULTILINE)
+_INSTRUCTIONS = re.compile(r"^Instructions:[ \t]*$", re.MULTILINE)
+_CHAPTER = re.compile(r"^# ", re.MULTILINE)
+_NONE_GIVEN = "None were given."
 _JSON_SPACE = re.compile(r"\\[nrtbf]")
 _FIELD = re.compile(
     r"^[ \t]*+(?:[-*][ \t]*+)?+\**+(?P<name>[A-Za-z][A-Za-z ]{0,30}?)\**+[ \t]*+:[ \t]*+(?P<value>\S[^\n]*+)$",
@@ -32,6 +35,8 @@ class Section:
     fields: dict[str, str]
     """``Name: value`` lines outside the fences, names in lower case."""
     blocks: tuple[Fenced, ...]
+    instructions: str = ""
+    """The operator's interpretation with its values filled in, on one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +78,23 @@ def sections(prompt: str) -> tuple[Section, ...]:
             continue
         if identity:
             seen.add(identity)
-        found.append(Section(identity, fields, inside))
+        asked = _instructions(prompt, bare, placed, head.end(), end) if identity else ""
+        found.append(Section(identity, fields, inside, asked))
     return tuple(found)
+
+
+def _instructions(prompt: str, bare: str, placed: Sequence[_Placed], start: int, end: int) -> str:
+    heading = _INSTRUCTIONS.search(bare, start, end)
+    if heading is None:
+        return ""
+    at, end = heading.end(), next((mark.start() for mark in _CHAPTER.finditer(bare, heading.end(), end)), end)
+    parts: list[str] = []
+    for one in placed:
+        if at <= one.start < end:
+            parts += [prompt[at : one.start], one.block.text]
+            at = one.end
+    text = " ".join("".join([*parts, prompt[at:end]]).split())
+    return "" if text == _NONE_GIVEN else text
 
 
 def ids_named(text: str, known: Sequence[str]) -> tuple[str, ...]:

@@ -20,10 +20,12 @@ SEND, MARK = "send_message_to_human", "mark_events_completed"
 SIGNATURE = "(Written by the rehearsal model from simple rules; no language model is at work.)"
 LONGEST_MESSAGE = 3_500
 LONGEST_QUOTE = 300
+LONGEST_INSTRUCTIONS = 400
 
 RULES = (
-    f"With tools, it plays a room's supervisor: first it calls {SEND} with a summary of the events and an answer to "
-    f"what people wrote, then {MARK} with all event ids, then it ends with the silence marker {SILENCE}.",
+    f"With tools, it plays a room's supervisor: first it calls {SEND} with a summary of the events, each with what its "
+    f"definition asks for, and an answer to what people wrote, then {MARK} with all event ids, then it ends with the "
+    f"silence marker {SILENCE}.",
     "Asked again about events that are not marked, it marks those once more.",
 )
 
@@ -68,9 +70,7 @@ def summary(told: Sequence[Section]) -> str:
     if humans:
         parts.append("I told you and marked the events as done." if events else "There is nothing else to do now.")
     text = "\n".join(parts)
-    if len(text) > LONGEST_MESSAGE:
-        text = text[: LONGEST_MESSAGE - 1] + "…"
-    return f"{text}\n{SIGNATURE}"
+    return f"{_cut(text, LONGEST_MESSAGE)}\n{SIGNATURE}"
 
 
 def _about(section: Section) -> str:
@@ -81,13 +81,17 @@ def _about(section: Section) -> str:
     if payload is None and section.blocks:
         payload = section.blocks[0].text
     details = "; ".join(facts(payload)) if payload else ""
-    return f"• {title}: {details}" if details else f"• {title}"
+    line = f"• {title}: {details}" if details else f"• {title}"
+    return f"{line}\n  Asked for: {_cut(section.instructions, LONGEST_INSTRUCTIONS)}" if section.instructions else line
 
 
 def _reply(section: Section) -> str:
     written = " ".join(" ".join(block.text for block in section.blocks if block.kind != "sender").split())
-    quoted = written if len(written) <= LONGEST_QUOTE else written[: LONGEST_QUOTE - 1] + "…"
-    return f"You wrote: “{quoted}”. I have read it."
+    return f"You wrote: “{_cut(written, LONGEST_QUOTE)}”. I have read it."
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def _asked_again(messages: Sequence[Mapping[str, object]], events: Sequence[str]) -> list[str]:
