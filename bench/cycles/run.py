@@ -160,7 +160,7 @@ def main() -> None:
     print(f"{parts.choice.describe()}; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
     try:
         for rooms, slots, latency, seconds, warm in (
-            (given.cycles, given.cycles, 5.0, given.seconds, 30.0),
+            (given.cycles * 3 // 2, given.cycles, 5.0, given.seconds, 30.0),
             (64, 8, 0.0, given.seconds / 2, 5.0),
             (64, 32, 0.0, given.seconds / 2, 5.0),
         ):

@@ -34,14 +34,20 @@ _log = structlog.get_logger(__name__)
 
 
 class Cycle:
-    """The cycle of one lease, taken at ``claimed_at`` (monotonic seconds). ``id`` is known once it has begun."""
+    """The cycle of one lease, taken at ``claimed_at`` (monotonic seconds). ``id`` is known once it has begun.
 
-    def __init__(self, desk: Desk, lease: Lease, claimed_at: float) -> None:
+    ``released`` is called as soon as the lease is given back.
+    """
+
+    def __init__(
+        self, desk: Desk, lease: Lease, claimed_at: float, released: Callable[[], None] = lambda: None
+    ) -> None:
         self.id = new_id()
         self.lease = lease
         self._desk = desk
         self._settings = desk.settings
         self._claimed_at = claimed_at
+        self._released = released
         self._writer = Writer(desk.database, lease)
         self._opening: Opening | None = None
         self._conversation: Conversation | None = None
@@ -60,6 +66,7 @@ class Cycle:
             await self._writer.write("finish", lambda leased: endings.refuse(leased, self._settings))
             return "failed"
         if opening is None:
+            self._released()
             return "nothing"
         log = _log.bind(instance_id=str(self.lease.instance_id), cycle_id=str(self.id), trace_id=opening.trace_id)
         log.info(
@@ -166,6 +173,7 @@ class Cycle:
         except LeaseLost:
             if await self._writer.status(self.id) != status or status == "abandoned":
                 raise
+        self._released()
         self._desk.written(self.id)
 
     async def _release(self, kind: str) -> None:
@@ -177,6 +185,7 @@ class Cycle:
             await leases.release(leased, wake=True)
 
         await self._writer.write("release", write)
+        self._released()
         self._desk.metrics.suspended.labels(kind).inc()
 
     async def _look_again(self) -> None:

@@ -123,7 +123,7 @@ class Slots(Loop):
         return True
 
     def _begin(self, lease: Lease, asked_at: float) -> None:
-        cycle = Cycle(self._desk, lease, asked_at)
+        cycle = Cycle(self._desk, lease, asked_at, lambda: self._keeper.drop(lease))
         slot = _Slot(cycle, asyncio.create_task(cycle.run(), name=f"cycle-{lease.instance_id}"))
 
         def lost(loss: Loss) -> None:
