@@ -38,7 +38,7 @@ async def show_room(request: Request, database: DatabaseOf, visit: Visiting, slu
             "budget": await usage.today(conn, instance),
             "days": _days(await panel_views.activity_days(conn, instance)),
             "aged": await panel_views.aged(conn, instance, _AGED),
-            "latest": await read_page(conn, visit.caller, "activity", {"room": slug}, cursor=None, limit=_LATEST),
+            "latest": await read_page(conn, visit.caller, "activity", {"room": instance}, cursor=None, limit=_LATEST),
         }
     target = room.pop("target")
     if visit.operator:
