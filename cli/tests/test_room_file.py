@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from room_cli.demo.scenario import SECRETS, example_folder
-from room_cli.room_file import read_room_file
+from room_cli.room_file import read_room_file, template_problem
 from room_common.errors import ConfigurationError
 
 GOOD = """\
@@ -105,18 +105,28 @@ def test_a_good_file(tmp_path: Path) -> None:
         (changed(5, "timezone: 5"), "5: 'timezone' should be text"),
         (changed(6, "channel: you", "ignored:"), "6: 'channel' should be a mapping"),
         (changed(7, "  type: pigeon"), "7: 'type': input should be 'local', 'slack'"),
+        (changed(7, "  type: locall"), "7: 'type': did you mean 'local'?"),
         (changed(7, "  type: slack"), "6: a Slack target is the id of a channel (C...) or a person (U...), not a name"),
         (changed(9, "sources:", "  a: b", "other:"), "9: 'sources' should be a list"),
         (changed(9, "sources:", "other:"), "9: 'sources' should be a list"),
-        (changed(11, "    type: gitub"), "11: 'type': input should be 'github', "),
+        (changed(11, "    type: gitub"), "11: 'type': did you mean 'github'? input should be 'github', "),
+        (changed(13, "      - hunter2"), "13: a secret is never written here: name where it is, as `- env: VARIABLE`"),
+        (changed(14, "   definitions:"), "14: is indented differently"),
+        (changed(16, "        match: x", "        priority: high"), "17: 'priority' should be a whole number"),
+        (
+            changed(16, "        match: x", "        interpret: 'See {{paylod.id}}'"),
+            "17: '{{paylod.id}}' stays as it is",
+        ),
+        (changed(16, "        match: x", "        interpret: 'See {{payload.id}'"), "17: a reference is not closed"),
+        (changed(16, "        match: x", "        interpret: 'See {{payload id}}'"), "17: '{{payload id}}' is no"),
         (changed(20, "    type: generic", "    secrets: [{env: A}]"), "19: say how a generic source is verified"),
-        (changed(16, "        match: x", "        priority: soon"), "17: 'priority': "),
-        (changed(16, "        match: x", "        priority: 1.5"), "17: 'priority': "),
+        (changed(16, "        match: x", "        priority: soon"), "17: 'priority' should be a whole"),
+        (changed(16, "        match: x", "        priority: 1.5"), "17: 'priority' should be a whole"),
         (changed(16, "        match: x", "        cooldown_seconds: -1"), "17: 'cooldown_seconds': "),
-        (changed(16, "        match: x", "        enabled: perhaps"), "17: 'enabled': "),
+        (changed(16, "        match: x", "        enabled: perhaps"), "17: 'enabled' should be true or"),
         (changed(16, "        match: ' '"), "16: 'match': "),
         (changed(16, "        match: [x]"), "16: 'match' should be text"),
-        (changed(15, "      - just text", "      - name: won"), "15: "),
+        (changed(15, "      - just text", "      - name: won"), "15: item 1 of definitions should be a mapping"),
         # not YAML, or not a mapping
         (changed(4, "name: Again"), '4: the key "name" is there twice; keep one'),
         (changed(8, "\ttarget: you"), "8: a tab where YAML takes only spaces"),
@@ -284,3 +294,15 @@ def test_errors_of_tools_name_their_line(tmp_path: Path) -> None:
     assert unknown.startswith("25: unknown key 'alow'; did you mean 'allow'?")
     (double,) = problems(tmp_path, GOOD + TOOLS.replace("business_days", "crm"))
     assert "there is another tool named 'crm'" in double
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{{ payload.a.0.b }}", "{{payload}}", "Write {{name}} and {} and {{ }}.", "a }} b"]
+)
+def test_other_braces_are_the_operators_own(text: str) -> None:
+    assert template_problem(text) is None
+
+
+@given(st.text(alphabet="{} .payload0x", max_size=60))
+def test_any_template_is_judged(text: str) -> None:
+    assert template_problem(text) is None or template_problem(text)

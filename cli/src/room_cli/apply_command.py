@@ -28,14 +28,18 @@ def register(app: typer.Typer) -> None:
 
 
 def apply(
-    file: Annotated[Path, typer.Option("--file", "-f", help="The room file.")],
+    path: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="The same as --file.")] = None,
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="The room file.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
     directory: Directory = Path(),
     as_json: AsJson = False,
 ) -> None:
     """Make a room match a file. Shows the difference; URLs of new sources are printed once."""
+    given = file or path
+    if given is None or (file is not None and path is not None):
+        fail("name one room file: `room apply -f room.yaml`", WRONG_INPUT)
     try:
-        room_file = read_room_file(file)
+        room_file = read_room_file(given)
     except ConfigurationError as error:
         fail(str(error), WRONG_INPUT)
     answer = connect(directory).post("/apply", request_body(room_file, dry_run=dry_run))

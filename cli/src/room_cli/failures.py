@@ -22,7 +22,9 @@ _errors = Console(stderr=True, highlight=False, emoji=False)
 
 def fail(message: str, code: int = FAILED) -> NoReturn:
     """Print ``message`` to standard error and exit with ``code``."""
-    _errors.print(f"room: {printable(message)}", markup=False, soft_wrap=True)
+    first, *more = printable(message).splitlines() or [""]
+    for line in (f"room: {first}", *(line if line.startswith(" ") else f"room: {line}" for line in more)):
+        _errors.print(line, markup=False, soft_wrap=True)
     raise typer.Exit(code)
 
 

@@ -27,6 +27,7 @@ from room_common.contracts.room_document import (
     ToolDocument,
 )
 from room_common.contracts.source_config import AuthKeyCheck, HmacCheck, Verify, secret_problem
+from room_common.domain.template import is_reference
 from room_common.errors import ConfigurationError
 
 _MAX_BYTES: Final = 1 << 20
@@ -36,7 +37,16 @@ _WANTED: Final = {
     "string_type": "text; put it in quotes",
     "tuple_type": "a list, whose items begin with `- `",
     "model_type": "a mapping, with lines like `key: value`",
+    "int_parsing": "a whole number",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
 }
+_CHOICE: Final = re.compile("'([^']*)'")
+_BRACES: Final = re.compile(r"\{\{|\}\}")
+_REFERENCE: Final = re.compile(r"\{\{\s*+([^{}]*+)\}\}")
+_ROOT: Final = "payload"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +70,7 @@ def read_room_file(path: Path, environ: Mapping[str, str] | None = None) -> Room
             for item in error.errors(include_url=False, include_input=False)
         ]
         raise ConfigurationError("\n".join(dict.fromkeys(problems))) from None
+    _check_templates(path, tree, document)
     given = os.environ if environ is None else environ
     return RoomFile(
         document,
@@ -98,6 +109,33 @@ def _text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise ConfigurationError(f"{path}:{line}: is not UTF-8 text; save the file as UTF-8") from None
+
+
+def _check_templates(path: Path, tree: CommentedMap, document: RoomDocument) -> None:
+    """A reference that is not quite one would stand in the agent's instructions as it was typed."""
+    problems = [
+        f"{path}:{_line(tree, ('sources', s, 'definitions', d, 'interpret'))}: {problem}"
+        for s, source in enumerate(document.sources)
+        for d, definition in enumerate(source.definitions)
+        if (problem := template_problem(definition.interpret)) is not None
+    ]
+    if problems:
+        raise ConfigurationError("\n".join(problems))
+
+
+def template_problem(template: str) -> str | None:
+    """What is wrong with the references in an interpretation, or None. Other text in braces is the operator's own."""
+    for found in _REFERENCE.finditer(template):
+        written = found[1].strip()
+        root = re.split(r"[.\s|]", written, maxsplit=1)[0]
+        if root == _ROOT and not is_reference(found[0]):
+            return f"{found[0]!r} is no reference; write it as {{{{payload.name.0.name}}}}, with dots and no spaces"
+        if root != _ROOT and difflib.get_close_matches(root.lower(), [_ROOT], n=1, cutoff=0.75):
+            return f"{found[0]!r} stays as it is, nothing is filled in; did you mean {{{{payload...}}}}?"
+    rest = _REFERENCE.sub("", template)
+    if _BRACES.search(rest) and _ROOT in rest[_BRACES.search(rest).start() - 80 :][:160]:  # type: ignore[union-attr]
+        return "a reference is not closed or not opened: write {{payload.name}}, with two braces on either side"
+    return None
 
 
 def _secrets(
@@ -207,6 +245,8 @@ def _yaml_problem(error: MarkedYAMLError) -> str:
         found = _DOUBLE_KEY.search(error.problem or "")
         return f"the key {found[1] if found else ''} is there twice; keep one"
     problem = (error.problem or "is not valid YAML").splitlines()[0]
+    if "expected <block end>" in problem or "mapping values are not allowed" in problem:
+        return "is indented differently from the lines it belongs to, or a quote or colon above it is amiss"
     if "'\\t'" in problem:
         return "a tab where YAML takes only spaces; indent with spaces"
     return f"is not valid YAML: {problem}"
@@ -236,23 +276,53 @@ def _line(tree: Any, location: Sequence[str | int]) -> int:
 
 def _message(item: Any, tree: CommentedMap) -> str:
     location: tuple[str | int, ...] = item["loc"]
-    name = location[-1] if location else "the file"
+    name = _said_of(location)
     if item["type"] == "extra_forbidden":
         known = list(_model_at(location[:-1]).model_fields)
-        near = difflib.get_close_matches(str(name), known, n=1)
+        near = difflib.get_close_matches(str(location[-1]), known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(known)}"
-        return f"unknown key {str(name)!r}; {hint}"
+        return f"unknown key {name}; {hint}"
     if item["type"] == "missing":
-        return f"{str(name)!r} is missing{_where(location[:-1], tree)}"
+        return f"{name} is missing{_where(location[:-1], tree)}"
     if item["type"] == "double_name":
         first = (*location, f"{item['ctx']['kind']}s", item["ctx"]["first"], "name")
         return f"{item['msg']} (the other one is on line {_line(tree, first)})"
+    if item["type"] == "model_type" and "secrets" in location:
+        return "a secret is never written here: name where it is, as `- env: VARIABLE` or `- file: PATH`"
     if item["type"] in _WANTED:
-        return f"{str(name)!r} should be {_WANTED[item['type']]}"
+        return f"{name} should be {_WANTED[item['type']]}"
+    if item["type"] == "literal_error":
+        return _wrong_choice(name, item, _value_at(tree, location))
     if item["type"] == "value_error":
         return str(item["msg"]).removeprefix("Value error, ")
     message = str(item["msg"])
-    return f"{str(name)!r}: {message[:1].lower()}{message[1:]}"
+    return f"{name}: {message[:1].lower()}{message[1:]}"
+
+
+def _said_of(location: Sequence[str | int]) -> str:
+    """A key's name; an item of a list has none."""
+    if not location:
+        return "the file"
+    if isinstance(location[-1], str):
+        return repr(location[-1])
+    key = next((part for part in reversed(location) if isinstance(part, str)), "the list")
+    return f"item {location[-1] + 1} of {key}"
+
+
+def _value_at(tree: Any, location: Sequence[str | int]) -> object:
+    try:
+        for part in location:
+            tree = tree[part]
+    except (KeyError, IndexError, TypeError):
+        return None
+    return tree
+
+
+def _wrong_choice(name: str, item: Any, value: object) -> str:
+    choices = _CHOICE.findall(str(item["ctx"]["expected"]))
+    near = difflib.get_close_matches(str(value), choices, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return f"{name}: {hint}input should be {item['ctx']['expected']}"
 
 
 def _where(location: Sequence[str | int], tree: Any) -> str:

@@ -56,6 +56,13 @@ def test_apply_as_json(room: Command) -> None:
     assert {change["action"] for change in answer["changes"]} == {"unchanged"}
 
 
+def test_the_file_may_be_named_without_an_option(room: Command) -> None:
+    file = room.file("room.yaml", ROOM_FILE)
+    assert json.loads(room("apply", file, "--json").stdout)["changed"] is False
+    assert "name one room file" in room("apply", code=2).stderr
+    assert "name one room file" in room("apply", file, "-f", file, code=2).stderr
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -27,6 +27,11 @@ def render_template(template: str, payload: Json, *, nonce: str) -> str:
     return _REFERENCE.sub(value_of, template)
 
 
+def is_reference(text: str) -> bool:
+    """Whether ``text``, braces and all, is a reference that gets a value."""
+    return _REFERENCE.fullmatch(text) is not None
+
+
 def _find(payload: Json, path: list[str]) -> Json:
     found = payload
     for step in path:
