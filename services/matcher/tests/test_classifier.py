@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from uuid import UUID
 
@@ -12,7 +14,8 @@ from room_common.domain.deliveries import Definition
 from room_common.errors import DependencyUnavailable
 from room_common.llm.port import ChatRequest, Completion, EventRejected
 from room_matcher.adapters.fair_slots import FairSlots
-from room_matcher.handlers.classifier import Classifier, Tally
+from room_matcher.adapters.patient_llm import PatientLlm
+from room_matcher.handlers.classifier import AGAIN, Classifier, Tally
 from room_matcher.metrics import MatcherMetrics
 
 DEFINITIONS = tuple(Definition(UUID(int=number), f"d{number}", f"criterion {number}") for number in range(4))
@@ -34,14 +37,15 @@ class Script:
         return Completion(text=answer, input_tokens=10, output_tokens=1, fallback=self.fallback)
 
 
-def delivery(nonce: str = "0123456789abcdef") -> Delivery:
-    return Delivery(source_name="s", source_type="generic", headers={}, view={"a": 1}, nonce=nonce)
+def delivery(nonce: str = "0123456789abcdef", number: int = 1) -> Delivery:
+    return Delivery(source_name="s", source_type="generic", headers={}, view={"a": number}, nonce=nonce)
 
 
 def classifier(script: Script, memory: LocalVerdictMemory | None = None) -> Classifier:
     metrics = MatcherMetrics(CollectorRegistry())
     memory = memory or LocalVerdictMemory()
-    return Classifier(script, memory, FairSlots(2), metrics, default_model="default", max_output_tokens=7)
+    llm = PatientLlm(script, metrics.retried_call)
+    return Classifier(llm, memory, FairSlots(2), metrics, default_model="default", max_output_tokens=7)
 
 
 async def ask(subject: Classifier, tally: Tally, definitions: Sequence[Definition] = DEFINITIONS) -> Definition | None:
@@ -97,9 +101,66 @@ async def test_the_default_models_answer_is_not_remembered_as_the_override_s() -
     assert len(script.requests) == 1
 
 
-@pytest.mark.parametrize("error", [DependencyUnavailable("llm", "timeout"), EventRejected("refused")])
+@pytest.mark.parametrize("error", [DependencyUnavailable("llm", "connect"), EventRejected("refused")])
 async def test_an_error_is_never_a_no_and_what_was_paid_is_known(error: Exception) -> None:
     tally = Tally()
     with pytest.raises(type(error)):
         await ask(classifier(Script("no", error)), tally)
     assert (tally.calls, tally.tokens, len(tally.verdicts)) == (2, 11, 1)
+
+
+async def test_an_own_model_with_the_name_of_the_default_is_the_default() -> None:
+    script = Script("yes")
+    await classifier(script).first_match(delivery(), DEFINITIONS[:1], "default", Tally(), "source")
+    assert script.requests[0].model is None
+
+
+async def test_every_try_is_a_call_and_a_call_in_trouble_holds_no_place() -> None:
+    script, tally = Script(DependencyUnavailable("llm", "server_error"), "check", "yes"), Tally()
+    metrics, slots, free = MatcherMetrics(CollectorRegistry()), FairSlots(2), []
+
+    async def sleep(_: float) -> None:
+        free.append(slots._free)
+
+    llm = PatientLlm(script, metrics.retried_call, sleep=sleep)
+    subject = Classifier(llm, LocalVerdictMemory(), slots, metrics, default_model="default", max_output_tokens=7)
+    assert await ask(subject, tally) == DEFINITIONS[0]
+    assert (tally.calls, free, len(script.requests)) == (2, [2], 3)
+
+
+async def test_calls_on_which_the_model_hangs_leave_places_to_others() -> None:
+    """Further tries have their own small share: however many there are, a source that is well finds a place."""
+    waiting = asyncio.Event()
+
+    class Hanging:
+        async def complete(self, request: ChatRequest) -> Completion:
+            text = str(request.messages[-1]["content"])
+            if "criterion" not in text or "criterion 1" in text:
+                return Completion(text="yes")
+            tries[text] += 1
+            if tries[text] > 1:
+                await waiting.wait()
+            raise DependencyUnavailable("llm", "timeout")
+
+    async def no_pause(_: float) -> None:
+        await asyncio.sleep(0)
+
+    tries: Counter[str] = Counter()
+    metrics, slots = MatcherMetrics(CollectorRegistry()), FairSlots(4)
+    slots.limit(AGAIN, 1)
+    llm = PatientLlm(Hanging(), metrics.retried_call, sleep=no_pause, patience=0.0)
+    subject = Classifier(llm, LocalVerdictMemory(), slots, metrics, default_model="default", max_output_tokens=7)
+    bad = [
+        asyncio.create_task(
+            subject.first_match(delivery(number=number), DEFINITIONS[:1], None, Tally(), "ab"[number % 2])
+        )
+        for number in range(20)
+    ]
+    while tries.total() < 21:
+        await asyncio.sleep(0)
+    good = await asyncio.wait_for(subject.first_match(delivery(), DEFINITIONS[1:2], None, Tally(), "c"), 5)
+    assert good == DEFINITIONS[1]
+    assert not any(task.done() for task in bad)
+    waiting.set()
+    results = await asyncio.gather(*bad, return_exceptions=True)
+    assert {str(result) for result in results} == {"timeout"}

@@ -45,6 +45,19 @@ def test_any_answer_has_a_class(status: int, headers: dict[str, str], body: obje
         assert not isinstance(error, OverrideRejected)
 
 
+TOO_LARGE = "Request too large for gpt-x on tokens per min (TPM): Limit 10000, Requested 20000."
+
+
+def test_a_prompt_that_no_waiting_gets_past_a_limit_is_at_fault_itself() -> None:
+    answer = describe(429, {}, {"error": {"message": TOO_LARGE, "code": "rate_limit_exceeded", "type": "tokens"}})
+    error = classify(answer, override=False, now=NOW)
+    assert isinstance(error, EventRejected)
+    assert (error.kind, error.status) == ("context_length", 429)
+    own = classify(answer, override=True, now=NOW)  # the default model may have a larger one
+    assert isinstance(own, DependencyUnavailable)
+    assert own.kind == "rate_limit"
+
+
 def refused(message: str, **error: object) -> RoomError:
     return classify(describe(400, {}, {"error": {"message": message, **error}}), override=False, now=NOW)
 

@@ -27,7 +27,7 @@ from room_matcher.adapters.ledger_writer import LedgerWriter
 from room_matcher.adapters.patient_llm import PatientLlm
 from room_matcher.adapters.source_cache import SourceCache
 from room_matcher.adapters.source_secrets import SourceSecrets
-from room_matcher.handlers.classifier import Classifier
+from room_matcher.handlers.classifier import AGAIN, Classifier
 from room_matcher.handlers.dead_gate import DeadGate
 from room_matcher.handlers.dead_letters import DeadLetters
 from room_matcher.handlers.deliveries import Deliveries
@@ -41,7 +41,7 @@ from room_matcher.settings import MatcherSettings, MatchingSettings
 GROUP: Final = "room-matcher"
 SLOW_GROUP: Final = "room-matcher-slow"
 SLOW_PART: Final = 4
-"""The slow lane has one of so many parts of the places."""
+"""The slow lane has one of so many parts of the places, and so have further tries of model calls that failed."""
 
 
 def compose(context: Context[MatcherSettings]) -> Sequence[Part]:
@@ -58,7 +58,8 @@ def compose(context: Context[MatcherSettings]) -> Sequence[Part]:
     opened = OpenedRecords(2 * own.buffered)
     slow_lane = SlowLane(producer, opened, metrics)
     slots = FairSlots(settings.llm.concurrency)
-    slots.limit(WEBHOOKS_SLOW, settings.llm.concurrency // SLOW_PART)
+    for key in (WEBHOOKS_SLOW, AGAIN):
+        slots.limit(key, settings.llm.concurrency // SLOW_PART)
     executors: list[Executor] = []
 
     async def pending(instance_ids: Sequence[UUID]) -> Mapping[UUID, int]:
@@ -82,7 +83,7 @@ def compose(context: Context[MatcherSettings]) -> Sequence[Part]:
         writer=writer,
         admission=Admission(Coalescer(pending).ask, own.backlog_cap),
         classifier=Classifier(
-            PatientLlm(llm),
+            PatientLlm(llm, metrics.retried_call, patience=own.call_patience_seconds),
             memory,
             slots,
             metrics,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter
 
 from room_common.domain.deliveries import OUTCOMES, Outcome
+from room_common.llm.port import CALL_LOCAL, CallKind
 from room_common.telemetry.metrics import EVENT_AGE, Metric, counter, define, gauge, histogram
 
 OUTCOMES_TOTAL = define(
@@ -53,6 +54,16 @@ DEAD_LIMIT = define(
 )
 
 
+RETRIED_CALLS = define(
+    Metric(
+        "room_retried_model_calls",
+        "gauge",
+        "Model calls that fail while the provider answers others, and are asked again until they are given up.",
+        ("kind",),
+    )
+)
+
+
 class MatcherMetrics:
     """The matcher's instruments, every known label set at 0."""
 
@@ -65,6 +76,9 @@ class MatcherMetrics:
         self._diverted = counter(registry, DIVERTED_TOTAL)
         self._dead_limit = gauge(registry, DEAD_LIMIT)
         self._dead_limit.set(0)
+        self._retried = gauge(registry, RETRIED_CALLS)
+        for kind in CALL_LOCAL:
+            self._retried.labels(kind)
         self._age = histogram(registry, EVENT_AGE)
         self._decided_age = self._age.labels("decided")
         self._pending_age = self._age.labels("pending")
@@ -99,6 +113,10 @@ class MatcherMetrics:
         self._verdicts.labels(understood, "yes" if remembered else "no").inc()
         if warning:
             self._warnings.inc()
+
+    def retried_call(self, kind: CallKind, by: int) -> None:
+        """A model call is in trouble by itself (1), or no longer (-1)."""
+        self._retried.labels(kind).inc(by)
 
     def wasted(self, calls: int, outcome: Outcome) -> None:
         """Calls were paid for an event that could not be admitted."""

@@ -43,6 +43,13 @@ class MatchingSettings(Section):
     max_output_tokens: int = Field(
         64, ge=1, le=8192, description="Limit of a verdict's length; models that think before they answer need more."
     )
+    call_patience_seconds: float = Field(
+        300.0,
+        ge=0,
+        le=3600,
+        description="A model call that fails while the provider answers others is given up after so long (and 5 tries);"
+        " at a rate limit after six times that. Its event goes to the dead-letter topic.",
+    )
     probe_seconds: float = Field(
         5.0, gt=0, le=300, description="Seconds between two probes while a dependency is away."
     )

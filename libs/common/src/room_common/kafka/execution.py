@@ -33,9 +33,10 @@ class Handling:
 
     ``handle`` completes its record by returning; ``DependencyUnavailable`` holds consumption and runs the record again
     later; ``Postponed`` lets it wait alone; after ``Limits.attempts`` other errors ``on_poison`` has to put it aside.
-    ``already_done`` names, as (partition, offset), those of a batch that need no handling; it needs one topic per executor. ``dedup_key`` None
-    means: equal to no other record. ``share_key`` says whose share of the buffer a record takes (None: nobody's);
-    ``divert`` gets what is beyond ``Limits.share`` and makes it durable elsewhere, as often as it takes.
+    ``already_done`` names, as (partition, offset), those of a batch that need no handling; it needs one topic per
+    executor. ``dedup_key`` None means: equal to no other record. ``share_key`` says whose share of the buffer a record
+    takes (None: nobody's); ``divert`` gets what is beyond ``Limits.share`` and makes it durable elsewhere, trying as
+    often as it takes.
     """
 
     handle: Handler

@@ -36,6 +36,8 @@ _MODEL = re.compile(
     re.IGNORECASE,
 )
 _QUOTA = re.compile(r"insufficient_quota|billing|exceeded your current quota|credit balance", re.IGNORECASE)
+_TOO_LARGE = re.compile(r"request[ _]too[ _]large|tokens must be reduced", re.IGNORECASE)
+"""A prompt beyond the limit of a whole minute, which providers refuse with 429 however long one waits."""
 _UNSUPPORTED = re.compile(
     r"unsupported|unrecognized|unrecognised|unknown|not support|unexpected|not permitted|extra_forbidden|not allowed"
     r"|extra (?:inputs|fields)|deprecated|does not accept|only the default",
@@ -80,6 +82,8 @@ def classify(answer: Answer, *, override: bool, now: datetime) -> RoomError:
     """The error for an answer with an error status. ``override``: the model asked for is an instance's own."""
     status = answer.status
     if status == 429:
+        if not override and _TOO_LARGE.search(answer.text):
+            return EventRejected("context_length", status)
         kind = "quota" if _QUOTA.search(answer.text) else "rate_limit"
         return DependencyUnavailable("llm", kind, retry_after=retry_after(answer.headers, now))
     if status >= 500 or status in (408, 409, 425):

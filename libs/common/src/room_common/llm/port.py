@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol, get_args
 
 from room_common.errors import DeadLetter, Refused
 
@@ -19,7 +19,13 @@ TIERS: tuple[Tier, ...] = ("fast", "standard")
 Message = Mapping[str, object]
 """A chat message or tool description in OpenAI's wire shape: what goes on the wire is what is in the transcript."""
 
-RejectionKind = Literal["refused", "content_filter", "context_length", "truncated", "no_choices", "invalid_request"]
+CallKind = Literal["timeout", "server_error", "rate_limit", "malformed", "conflict", "unexpected_status"]
+CALL_LOCAL: Final[tuple[CallKind, ...]] = get_args(CallKind)
+"""Kinds of ``DependencyUnavailable`` that a single call can meet at a provider that answers all others."""
+
+RejectionKind = (
+    Literal["refused", "content_filter", "context_length", "truncated", "no_choices", "invalid_request"] | CallKind
+)
 
 
 class EventRejected(DeadLetter):

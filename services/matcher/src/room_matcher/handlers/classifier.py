@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import AsyncIterator, Hashable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Final
 
 import structlog
 
@@ -13,12 +15,16 @@ from room_common.domain.classification_prompt import PROMPT_VERSION, Delivery, P
 from room_common.domain.deliveries import Definition
 from room_common.domain.verdict import Verdict, verdict
 from room_common.faults import crash_point
-from room_common.llm.port import ChatRequest, Llm
+from room_common.llm.port import ChatRequest
 from room_common.postgres.ledger import VerdictEntry
 from room_matcher.adapters.fair_slots import FairSlots
+from room_matcher.adapters.patient_llm import PatientLlm
 from room_matcher.metrics import MatcherMetrics
 
-UNCLEAR = "unclear_answer"
+UNCLEAR: Final = "unclear_answer"
+
+AGAIN: Final = "again"
+"""Whose share of the model calls further tries are: otherwise two sources on which the model hangs would take all."""
 
 log = structlog.get_logger(__name__)
 
@@ -49,7 +55,7 @@ class Classifier:
 
     def __init__(
         self,
-        llm: Llm,
+        llm: PatientLlm,
         memory: VerdictMemory,
         slots: FairSlots,
         metrics: MatcherMetrics,
@@ -89,25 +95,31 @@ class Classifier:
         crash_point("matcher.after_memory")
         if remembered is not None:
             return _Answer(remembered, remembered=True)
-        async with self._slots.hold(share):
-            tally.calls += 1
-            crash_point("matcher.before_call")
-            completion = await self._llm.complete(
-                ChatRequest(
-                    tier="fast",
-                    messages=({"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.user}),
-                    max_output_tokens=self._max_output_tokens,
-                    temperature=0.0,
-                    model=model,
-                )
-            )
-            crash_point("matcher.after_call")
+        completion = await self._llm.complete(
+            ChatRequest(
+                tier="fast",
+                messages=({"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.user}),
+                max_output_tokens=self._max_output_tokens,
+                temperature=0.0,
+                model=None if model == self._default_model else model,
+            ),
+            lambda again: self._place(AGAIN if again else share, tally),
+        )
+        crash_point("matcher.after_call")
         tally.tokens += completion.input_tokens + completion.output_tokens
         tally.fallback |= completion.fallback
         if not completion.fallback:
             await self._memory.put(key, completion.text)
             crash_point("matcher.after_remembering")
         return _Answer(completion.text, completion.input_tokens, completion.output_tokens)
+
+    @asynccontextmanager
+    async def _place(self, share: Hashable, tally: Tally) -> AsyncIterator[None]:
+        """A place for one try; between two tries a call holds none."""
+        async with self._slots.hold(share):
+            tally.calls += 1
+            crash_point("matcher.before_call")
+            yield
 
     def _note(self, definition: Definition, answer: _Answer, understood: Verdict, tally: Tally, ms: int) -> None:
         self._metrics.verdict(str(understood.answer), remembered=answer.remembered, warning=understood.warning)
