@@ -81,16 +81,23 @@ def register(app: typer.Typer) -> None:
     sources.callback()(list_sources)
     sources.command("rotate")(rotate)
     app.add_typer(sources, name="sources")
-    app.command("backlog")(
-        _lister("backlog", _BACKLOG, "Matched events and what became of them.", "no events have matched")
-    )
+    about = "Matched events and what became of them."
+    backlog = typer.Typer(help=about, invoke_without_command=True)
+    backlog.callback()(_lister("backlog", _BACKLOG, about, "no events have matched"))
+    backlog.command("retry")(_changer("/backlog", "event", "retry", "Offer a failed event again."))
+    backlog.command("complete")(_changer("/backlog", "event", "complete", "Close a pending or failed event."))
+    app.add_typer(backlog, name="backlog")
     messages = typer.Typer(help="What the agents wrote to people.", invoke_without_command=True)
     messages.callback()(_lister("messages", _MESSAGES, "What the agents wrote to people.", "no messages yet"))
     messages.command("show")(show_message)
     messages.command("resend")(resend_message)
     app.add_typer(messages, name="messages")
     no_replies = "no replies yet: `room reply ROOM TEXT` sends one"
-    app.command("inbox")(_lister("inbox", _INBOX, "What people answered, and its fate.", no_replies))
+    about = "What people answered, and its fate."
+    inbox = typer.Typer(help=about, invoke_without_command=True)
+    inbox.callback()(_lister("inbox", _INBOX, about, no_replies))
+    inbox.command("retry")(_changer("/inbox", "reply", "retry", "Let the room read a failed reply again."))
+    app.add_typer(inbox, name="inbox")
     cycles = typer.Typer(help="Runs of the supervisor.", invoke_without_command=True)
     cycles.callback()(
         _lister(
@@ -118,6 +125,25 @@ def _lister(path: str, columns: Sequence[Column], about: str, empty: str) -> Cal
         if context.invoked_subcommand is None:
             rows = connect(directory).items(f"/{path}", last, room=room, status=status)
             show(rows, columns, as_json=as_json, empty=empty)
+
+    command.__doc__ = about
+    return command
+
+
+def _changer(path: str, what: str, verb: str, about: str) -> Callable[..., None]:
+    """A command that does ``verb`` to one of the latest rows of a list."""
+
+    def command(
+        row: Annotated[str, typer.Argument(metavar="ID", help=f"Id of the {what}, or its end, or `last`.")],
+        directory: Directory = Path(),
+        as_json: AsJson = False,
+    ) -> None:
+        api = connect(directory)
+        changed = api.post(f"{path}/{find_id(api, row, path=path, what=what)}/{verb}")
+        if as_json:
+            print_json(changed)
+        else:
+            console.print(f"{what} {changed['id']} is {changed['status']} now", markup=False, soft_wrap=True)
 
     command.__doc__ = about
     return command

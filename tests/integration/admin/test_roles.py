@@ -67,6 +67,9 @@ ROUTES = (
     Route("GET", "/backlog", "viewer", frozenset({"notes", "headers"})),
     Route("GET", "/backlog/{event_id}", "viewer", frozenset({"notes", "headers"})),
     Route("GET", "/backlog/{event_id}/payload", "operator"),
+    Route("POST", "/backlog/{event_id}/retry", "operator"),
+    Route("POST", "/backlog/{event_id}/complete", "operator"),
+    Route("POST", "/inbox/{reply_id}/retry", "operator"),
     Route("GET", "/inbox", "viewer", frozenset({"sender", "text"})),
     Route("GET", "/cycles", "viewer"),
     Route("GET", "/cycles/{cycle_id}", "viewer"),
@@ -93,9 +96,15 @@ def room(postgres_dsn: str) -> ListedRoom:
             made = await world.listed("roles")
             # A message that may be sent again, under an id that is known.
             await world.query("update outbound_messages set id = cycle_id, status = 'failed'")
+            await world.query("update event_backlog set status = 'failed'")
+            (reply,) = await world.query("update room_inbox set status = 'failed', reason = null returning id")
+            IDS_OF["reply_id"] = reply["id"]
             return made
 
     return asyncio.run(make())
+
+
+IDS_OF: dict[str, UUID] = {}
 
 
 async def _ask(admin: Administering, route: Route, room: ListedRoom, role: str | None) -> Any:
@@ -109,6 +118,7 @@ async def _ask(admin: Administering, route: Route, room: ListedRoom, role: str |
         "event_id": room.event_id,
         "cycle_id": room.cycle_id,
         "message_id": room.cycle_id,
+        **IDS_OF,
     }
     body = apply_body(room_document(room.slug)) if route.path == "/apply" else route.body
     if body is not None and "definitions" in body:

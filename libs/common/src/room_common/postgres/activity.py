@@ -21,6 +21,7 @@ ActivityKind = Literal[
     "message_sent",
     "message_failed",
     "reply_received",
+    "reply_failed",
     "budget_exhausted",
     "room_parked",
     "error",

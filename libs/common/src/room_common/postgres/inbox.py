@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
+from room_common.postgres import activity
 from room_common.postgres.leases import Leased
 
 
@@ -63,7 +64,10 @@ async def put_back(leased: Leased, cycle_id: UUID) -> int:
 
 
 async def retry(leased: Leased, cycle_id: UUID, limit: int) -> int:
-    """As :func:`put_back`, as one attempt; after ``limit`` of them a reply is failed. Returns how many failed now."""
+    """As :func:`put_back`, as one attempt; after ``limit`` of them a reply is failed, which an operator is shown.
+
+    Returns how many failed now.
+    """
     cursor = await leased.conn.execute(
         """
         update room_inbox
@@ -73,4 +77,15 @@ async def retry(leased: Leased, cycle_id: UUID, limit: int) -> int:
         """,
         {"cycle": cycle_id, "limit": limit},
     )
-    return sum(row["status"] == "failed" for row in await cursor.fetchall())
+    failed: int = sum(row["status"] == "failed" for row in await cursor.fetchall())
+    if failed:
+        await activity.append(
+            leased.conn,
+            leased.instance_id,
+            "reply_failed",
+            f"{failed} human message(s) given up after {limit} attempts",
+            severity="error",
+            cycle_id=cycle_id,
+            counts={"reply_failed": failed},
+        )
+    return failed

@@ -24,7 +24,7 @@ from room_admin.routes.parameters import (
     room_of,
 )
 from room_common.domain.decoding import decode_payload
-from room_common.postgres import access, listings, sending
+from room_common.postgres import access, listings, retries, sending
 
 router = APIRouter(tags=["work"])
 
@@ -54,6 +54,42 @@ async def show_payload(database: DatabaseOf, caller: Operator, event_id: UUID) -
         )
     raw = bytes(row["raw_body"])
     return shown(raw, decode_payload(raw, row["content_type"], row["headers"], split=False))
+
+
+@router.post("/backlog/{event_id}/retry")
+async def retry_event(database: DatabaseOf, caller: Operator, event_id: UUID) -> dict[str, Any]:
+    """Offer a failed event again, its attempts forgotten. Audited."""
+    async with database.transaction() as conn:
+        event = await read_one(conn, caller, "backlog", event_id)
+        instance_id = await retries.retry_event(conn, event_id)
+        if instance_id is None:
+            raise Problem(409, f"only a failed event is offered again; this one is {event['status']}")
+        await access.audit(conn, caller.name, "retry_event", instance_id=instance_id, subject=str(event_id))
+        return await read_one(conn, caller, "backlog", event_id)
+
+
+@router.post("/backlog/{event_id}/complete")
+async def complete_event(database: DatabaseOf, caller: Operator, event_id: UUID) -> dict[str, Any]:
+    """Close a pending or failed event without a cycle. Audited."""
+    async with database.transaction() as conn:
+        event = await read_one(conn, caller, "backlog", event_id)
+        instance_id = await retries.complete_event(conn, event_id, f"completed by {caller.name}")
+        if instance_id is None:
+            raise Problem(409, f"only a pending or failed event can be completed; this one is {event['status']}")
+        await access.audit(conn, caller.name, "complete_event", instance_id=instance_id, subject=str(event_id))
+        return await read_one(conn, caller, "backlog", event_id)
+
+
+@router.post("/inbox/{reply_id}/retry")
+async def retry_reply(database: DatabaseOf, caller: Operator, reply_id: UUID) -> dict[str, Any]:
+    """Let the room read a failed reply again. Audited."""
+    async with database.transaction() as conn:
+        reply = await read_one(conn, caller, "inbox", reply_id)
+        instance_id = await retries.retry_reply(conn, reply_id)
+        if instance_id is None:
+            raise Problem(409, f"only a failed reply is read again; this one is {reply['status']}")
+        await access.audit(conn, caller.name, "retry_reply", instance_id=instance_id, subject=str(reply_id))
+        return await read_one(conn, caller, "inbox", reply_id)
 
 
 @router.get("/inbox")
