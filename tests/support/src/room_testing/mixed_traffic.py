@@ -181,7 +181,7 @@ class Traffic:
 
     def _poison(self, number: int) -> Delivery:
         body = json.dumps({"what": POISON, "number": number}).encode()
-        return self._github(number, body, frozenset({"dead"}))
+        return self._github(number, body, frozenset({"dead", "backlog_full"}))
 
 
 def _now_ms() -> int:

@@ -19,7 +19,8 @@ GRACE_SECONDS: Final = 0.25
 """So long a record waits for its key's share before it is diverted: a burst that is quickly worked off stays."""
 
 SLOW_SECONDS: Final = 10.0
-"""So long a key that was not in time is taken to be slow: what it sends beyond its share does not wait again."""
+"""So long a key that was not in time is taken to be slow, counted from what it last sent beyond its share: that does
+not wait again."""
 
 _LOOK_SECONDS: Final = 0.05
 
@@ -76,6 +77,7 @@ class Diversion:
         slow = self._slow.get(key, now) > now
         self._excess.setdefault(key, deque()).append((now if slow else now + GRACE_SECONDS, work))
         if slow:
+            self._slow[key] = now + SLOW_SECONDS  # for as long as it keeps sending more than its share
             self._wake.set()
         if self._task is None:
             self._task = asyncio.create_task(self._run())
