@@ -134,7 +134,7 @@ def _changer(path: str, what: str, verb: str, about: str) -> Callable[..., None]
     """A command that does ``verb`` to one of the latest rows of a list."""
 
     def command(
-        row: Annotated[str, typer.Argument(metavar="ID", help=f"Id of the {what}, or its end, or `last`.")],
+        row: Annotated[str, typer.Argument(metavar="ID", help="Its id, the end of it, or `last`.")],
         directory: Directory = Path(),
         as_json: AsJson = False,
     ) -> None:
