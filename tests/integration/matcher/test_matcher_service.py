@@ -17,6 +17,8 @@ from room_testing.plugin import StartService
 from room_testing.processes import ServiceProcess
 from room_testing.scripted_llm import Reply, ScriptedLlm
 
+WAITS_FOR_KEY = 'room_consumer_postponed_records{group="room-matcher-slow",reason="unknown_key"} 1.0'
+
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 
@@ -302,7 +304,14 @@ async def test_a_key_that_is_missing_is_waited_for(matching: Matching, start_ser
     async with says_yes_to("push") as llm:
         service = start_service("room_matcher", matching.environment(llm.url))
         delivery_id = await matching.send(source, b"{}")
-        await waits_for(service, "key_unknown_key")
+
+        async def waits_alone() -> bool:
+            async with httpx2.AsyncClient() as client:
+                answer = await client.get(f"http://127.0.0.1:{service.operations_port}/metrics")
+            return WAITS_FOR_KEY in answer.text
+
+        await eventually(waits_alone, WAITS_FOR_KEY)
+        assert service.answers()
         assert await matching.outcomes(delivery_id) == []
 
 

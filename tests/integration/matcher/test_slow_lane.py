@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Mapping
 from uuid import UUID
@@ -12,7 +13,7 @@ import pytest
 
 from room_common.contracts.envelope import decode
 from room_common.contracts.source_config import CONFIG_COLUMN, CONFIG_TABLE, SourceConfig
-from room_common.contracts.topics import WEBHOOKS_SLOW
+from room_common.contracts.topics import WEBHOOKS_RAW, WEBHOOKS_SLOW
 from room_common.crypto import Keyring
 from room_common.identity import new_id
 from room_common.kafka.records import Record, from_consumer
@@ -24,6 +25,7 @@ from room_testing.scripted_llm import Reply, ScriptedLlm
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
+KEY_GAUGE = re.compile(r'room_consumer_postponed_records{group="room-matcher-slow",reason="unknown_key"} [1-9]')
 OTHER_KEYS = "e9:" + "99" * 32
 
 
@@ -139,21 +141,43 @@ async def test_a_source_whose_key_is_missing_waits_and_nobody_else_does(
     )
     await matching.query("update event_sources set config = %s where id = %s", config, sealed.id)
     async with ScriptedLlm(script) as llm:
-        service = await asyncio.to_thread(start_service, "room_matcher", matching.environment(llm.url))
-        waiting = [await matching.send(sealed, b'{"what":"push","n":%d}' % number, partition=2) for number in range(5)]
-        await says(service, "key", 'room_held{group="room-matcher-slow",reason="key_unknown_key"} 1.0')
-        for number in range(10):
-            (row,) = await matching.decided(await matching.send(plain, b'{"what":"push","n":%d}' % number, partition=2))
-            assert row["outcome"] == "matched"
-        assert 'room_held{group="room-matcher",' not in await metrics(service)
-        assert [await matching.outcomes(delivery_id) for delivery_id in waiting] == [[]] * 5
+        # The slow lane has 8 places and buffers 16 records: less than those that wait for the key.
+        few = {"ROOM_MATCHER__CONCURRENCY": "32", "ROOM_MATCHER__BUFFERED": "64"}
+        service = await asyncio.to_thread(start_service, "room_matcher", matching.environment(llm.url, **few))
+        waiting = [await matching.send(sealed, b'{"what":"push","n":%d}' % number, partition=2) for number in range(30)]
+
+        async def wait_alone() -> bool:
+            return KEY_GAUGE.search(await metrics(service)) is not None
+
+        await eventually(wait_alone, "records that wait alone")
+        for topic, partition in ((WEBHOOKS_RAW, 2), (WEBHOOKS_SLOW, 0), (WEBHOOKS_SLOW, 2)):
+            for number in range(5):
+                innocent = await matching.send(
+                    plain,
+                    b'{"what":"push","n":"%s/%d/%d"}' % (topic.encode(), partition, number),
+                    topic=topic,
+                    partition=partition,
+                )
+                (row,) = await matching.decided(innocent)
+                assert row["outcome"] == "matched"
+
+        async def gone_round() -> bool:
+            found = re.search(r'room_diverted_records_total{why="key_again"} (\d+)', await metrics(service))
+            return found is not None and int(found[1]) >= 30
+
+        await eventually(gone_round, "a round of the slow lane")
+        assert service.answers()
+        assert "room_held{" not in await metrics(service)
+        assert "ROOM_ENCRYPTION__KEYS" in service.output()
+        assert [await matching.outcomes(delivery_id) for delivery_id in waiting] == [[]] * 30
         await asyncio.to_thread(service.stop)
         both = matching.environment(llm.url, ROOM_ENCRYPTION__KEYS=f"{ENCRYPTION_KEYS},{OTHER_KEYS}")
         await asyncio.to_thread(start_service, "room_matcher", both)
         for delivery_id in waiting:
             (row,) = await matching.decided(delivery_id)
             assert row["outcome"] == "matched"
-            assert await matching.dead_letters(delivery_id) == []
+        assert await matching.dead_letters(waiting[0]) == []
+        assert len(await matching.backlog(sealed.instance_id)) == 30
 
 
 async def test_a_deployment_under_which_everything_dies_is_stopped(

@@ -43,6 +43,9 @@ SLOW_GROUP: Final = "room-matcher-slow"
 SLOW_PART: Final = 4
 """The slow lane has one of so many parts of the places, and so have further tries of model calls that failed."""
 
+REST_PROBES: Final = 12
+"""A record whose key is missing is looked at again after so many times the pause between two probes."""
+
 
 def compose(context: Context[MatcherSettings]) -> Sequence[Part]:
     """The parts in the order they start. The executors come after all that their handlers use, and stop before it."""
@@ -56,7 +59,7 @@ def compose(context: Context[MatcherSettings]) -> Sequence[Part]:
     writer = LedgerWriter(database, rows=own.ledger_rows, seconds=own.ledger_seconds)
     sources = SourceCache(database, own.config_seconds)
     opened = OpenedRecords(2 * own.buffered)
-    slow_lane = SlowLane(producer, opened, metrics)
+    slow_lane = SlowLane(producer, opened, metrics, rest=REST_PROBES * own.probe_seconds)
     slots = FairSlots(settings.llm.concurrency)
     for key in (WEBHOOKS_SLOW, AGAIN):
         slots.limit(key, settings.llm.concurrency // SLOW_PART)

@@ -41,7 +41,8 @@ DIVERTED_TOTAL = define(
     Metric(
         "room_diverted_records_total",
         "counter",
-        "Records moved to the slow lane: their source had its share of the buffer, or its key is not known here.",
+        "Records moved to the slow lane, as their source had its share of the buffer or its key is not known here,"
+        " and to its end again (key_again), as it still is not.",
         ("why",),
     )
 )
@@ -82,7 +83,7 @@ class MatcherMetrics:
         self._age = histogram(registry, EVENT_AGE)
         self._decided_age = self._age.labels("decided")
         self._pending_age = self._age.labels("pending")
-        for why in ("share", "key"):
+        for why in ("share", "key", "key_again"):
             self._diverted.labels(why)
         self._of_outcome: dict[Outcome, Counter] = {}
         for outcome in OUTCOMES:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 
 import structlog
 
+from room_common.advice import explain
 from room_common.coalescing import Coalescer
+from room_common.contracts.topics import WEBHOOKS_SLOW
 from room_common.domain.batching import splits
 from room_common.domain.decoding import Decoded, Item, decode_payload
 from room_common.domain.deliveries import Source
 from room_common.errors import DeadLetter, DependencyUnavailable
 from room_common.faults import crash_point
+from room_common.kafka.execution import Postponed
 from room_common.kafka.records import Record
 from room_common.postgres import ledger
 from room_common.postgres.database import Database
@@ -44,6 +48,9 @@ QUIET_SECONDS: Final = 60.0
 
 KEY: Final = "key"
 """The dependency that is missing when an encryption key is not known here."""
+
+UNKNOWN_KEY: Final = "unknown_key"
+"""Under this reason a record of the slow lane waits for such a key."""
 
 log = structlog.get_logger(__name__)
 
@@ -113,25 +120,33 @@ class Deliveries:
             return None
 
     async def handle(self, record: Record) -> None:
-        """Decide every item of the record. Raises ``DependencyUnavailable`` to be called again later.
-
-        A source whose secrets need a key that this process does not have must wait for it, and nobody else must: its
-        records wait in the slow lane.
-        """
-        try:
+        """Decide every item of the record. Raises ``DependencyUnavailable`` and ``Postponed`` to be called again."""
+        async with self._apart_without_key(record):
             await self._handle(record)
-        except DependencyUnavailable as error:
-            if error.dependency != KEY or not self._slow_lane.applies_to(record):
-                raise
-            self._warn_of_key()
-            await self._slow_lane.take([record], "key")
         self._opened.forget(record)
 
-    def _warn_of_key(self) -> None:
+    @asynccontextmanager
+    async def _apart_without_key(self, record: Record) -> AsyncIterator[None]:
+        """A source whose secrets need a key that this process does not have must wait for it, and nobody else must.
+
+        Its records go round in the slow lane until the key is there: each rests for a while, then goes to the end.
+        """
+        try:
+            yield
+        except DependencyUnavailable as error:
+            if error.dependency != KEY:
+                raise
+            self._warn_of_key(error)
+            rest = self._slow_lane.rest(record)
+            if rest > 0:
+                raise Postponed(UNKNOWN_KEY, rest) from None
+            await self._slow_lane.take([record], "key_again" if record.topic == WEBHOOKS_SLOW else "key")
+
+    def _warn_of_key(self, error: DependencyUnavailable) -> None:
         now = time.monotonic()
         if now - self._warned_at >= QUIET_SECONDS:
             self._warned_at = now
-            log.warning("the encryption key of a source is not known here; its records wait in the slow lane")
+            log.warning("records of a source wait in the slow lane for an encryption key", why=explain(error))
 
     async def _handle(self, record: Record) -> None:
         try:
@@ -152,6 +167,10 @@ class Deliveries:
 
     async def on_poison(self, record: Record, error: Exception) -> None:
         """Put a record aside that failed for no foreseen reason; items that were decided stay as they are."""
+        async with self._apart_without_key(record):
+            await self._put_aside(record, error)
+
+    async def _put_aside(self, record: Record, error: Exception) -> None:
         reason = DeadLetter(f"unforeseen_{type(error).__name__}")
         try:
             delivery = self._opened.open(record)
