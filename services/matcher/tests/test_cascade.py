@@ -15,6 +15,7 @@ from room_common.domain.decoding import Decoded, decode_payload
 from room_common.domain.deliveries import Source
 from room_common.domain.signing import sign_github, sign_hubspot, sign_stripe
 from room_matcher.domain.cascade import (
+    SAME_MOMENT,
     Accepted,
     Request,
     Stop,
@@ -23,6 +24,7 @@ from room_matcher.domain.cascade import (
     judge,
     lane_key,
     ledger_time,
+    may_have_other_time,
     moment,
     surely_one_item,
     trace_id,
@@ -168,6 +170,26 @@ def test_every_pair_of_clocks_gives_a_time(received_us: int, appended_ms: int) -
     assert time == ledger_time(received_us, appended_ms)
     if appended_ms >= 1:
         assert time - moment(appended_ms * 1000) <= timedelta(minutes=5)
+
+
+@given(st.integers(1, 3_600_000), st.integers(0, 7_200_000), st.integers(-2000, 2000))
+def test_of_two_copies_with_two_times_the_later_one_is_looked_up(ahead_ms: int, apart_ms: int, near_ms: int) -> None:
+    """But for one that comes when a clock that is ahead has just been caught up with."""
+    for first_ms in (NOW_US // 1000 - ahead_ms, NOW_US // 1000 - apart_ms + near_ms):
+        second_ms = first_ms + apart_ms
+        if ledger_time(NOW_US, first_ms) == ledger_time(NOW_US, second_ms):
+            continue
+        late = timedelta(milliseconds=second_ms) - timedelta(microseconds=NOW_US)
+        assert may_have_other_time(NOW_US, second_ms) or abs(late) <= SAME_MOMENT
+
+
+def test_a_copy_on_time_is_not_looked_up() -> None:
+    appended_ms = NOW_US // 1000
+    assert not may_have_other_time(NOW_US, appended_ms)
+    assert not may_have_other_time(NOW_US, appended_ms + 1000)
+    assert may_have_other_time(NOW_US, appended_ms + 1001)
+    assert may_have_other_time(NOW_US, appended_ms - 1001)
+    assert not may_have_other_time(NOW_US, 0)
 
 
 @pytest.mark.parametrize("header", [None, "", "00-xyz", "00-" + "A" * 32 + "-" + "b" * 16 + "-01"])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, cast
 from uuid import UUID
@@ -125,9 +126,25 @@ class NoKey:
         raise DependencyUnavailable("key", "unknown_key")
 
 
+class NoRows:
+    """A database that is empty."""
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[NoRows]:
+        yield self
+
+    async def execute(self, statement: str, parameters: object) -> NoRows:
+        return self
+
+    async def __aiter__(self) -> AsyncIterator[object]:
+        rows: tuple[object, ...] = ()
+        for row in rows:
+            yield row
+
+
 def deliveries(sink: Sink, clock: Clock) -> Deliveries:
     return Deliveries(
-        database=cast(Any, None),
+        database=cast(Any, NoRows()),
         sources=cast(SourceCache, NoKey()),
         secrets=cast(Any, None),
         items=cast(Any, None),

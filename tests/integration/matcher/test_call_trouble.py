@@ -52,7 +52,8 @@ async def test_calls_that_always_fail_are_dead_and_all_others_are_decided_meanwh
 ) -> None:
     source = await matching.source(await matching.instance(), criteria=['It is a "push"'])
     service = await start(start_service, matching, model)
-    await model.faults(*({"kind": kind, "times": None, "when": f"case {kind}"} for kind in KINDS))
+    faults: list[dict[str, object]] = [{"kind": kind, "times": None, "when": f"case {kind}"} for kind in KINDS]
+    await model.faults(*faults)
     at_fault = {kind: await matching.send(source, body(f"case {kind}"), partition=1) for kind in KINDS}
     for number in range(10):
         (row,) = await matching.decided(await matching.send(source, body(f"well {number}"), partition=1))

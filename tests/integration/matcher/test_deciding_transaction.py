@@ -132,6 +132,7 @@ async def test_a_redelivery_decides_nothing(world: Matching, database: Database)
     async with database.transaction() as conn:
         assert await ledger.record(conn, [replace(row, outcome="no_match")]) == [None]
         assert await ledger.decided(conn, [row_key(row), (NOW, new_id())]) == {row.id: {0}}
+        assert await ledger.receipts(conn, [row.id, new_id()]) == {row.id: row.received_at}
 
 
 async def test_the_backlog_knows_an_item_whose_ledger_row_has_another_key(world: Matching, database: Database) -> None:

@@ -131,6 +131,30 @@ async def test_a_record_that_is_in_both_lanes_is_one_delivery(matching: Matching
         assert llm.calls_about('"push"') == 1
 
 
+async def test_copies_of_a_delivery_from_a_clock_that_is_ahead_are_one_row(
+    matching: Matching, start_service: StartService
+) -> None:
+    source = await matching.source(await matching.instance(), criteria=["a push"])
+    async with ScriptedLlm(script) as llm:
+        await asyncio.to_thread(start_service, "room_matcher", matching.environment(llm.url))
+        delivery_id, received = new_id(), time.time_ns() // 1000
+        for ahead_seconds in (3600, 3600, 2, -5):  # what is left of a lead when the copy is appended
+            await matching.send(
+                source,
+                b'{"what":"push"}',
+                delivery_id=delivery_id,
+                received_at_us=received + ahead_seconds * 1_000_000,
+                partition=0,
+            )
+            if ahead_seconds == 3600:
+                await matching.decided(delivery_id)
+            await matching.decided(await matching.send(source, b'{"what":"%d"}' % time.time_ns(), partition=0))
+        await asyncio.sleep(0.5)
+        (row,) = await matching.outcomes(delivery_id)
+        assert row["outcome"] == "matched"
+        assert len(await matching.backlog(source.instance_id)) == 1
+
+
 async def test_a_source_whose_key_is_missing_waits_and_nobody_else_does(
     matching: Matching, start_service: StartService
 ) -> None:

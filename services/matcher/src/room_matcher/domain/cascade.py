@@ -17,6 +17,9 @@ from room_matcher.domain.signatures import Signed, Verification, verify
 AHEAD_LIMIT: Final = timedelta(minutes=5)
 """A receipt further ahead of the broker's clock than this is a wrong clock, and the broker's is taken."""
 
+SAME_MOMENT: Final = timedelta(seconds=1)
+"""Ingest's and the broker's clock differ by less where both are right, and so do receipt and append."""
+
 RECHECKED: Final[frozenset[Outcome]] = frozenset(
     {"unknown_token", "source_disabled", "config_unreadable", "bad_signature", "room_disabled", "no_definitions"}
 )
@@ -74,13 +77,27 @@ def microseconds(at: datetime) -> int:
 def ledger_time(received_at_us: int, appended_at_ms: int) -> datetime:
     """The receipt as the ledger keys it: the record's own, or the broker's time if that one is too far ahead.
 
-    ``appended_at_ms`` below 1 means that the broker gave none. Equal records give equal keys.
+    ``appended_at_ms`` below 1 means that the broker gave none. Equal records give equal keys; what else may be in the
+    ledger under another one, :func:`may_have_other_time` says.
     """
     received = moment(received_at_us)
     if appended_at_ms < 1:
         return received
     appended = _EPOCH + timedelta(milliseconds=appended_at_ms)
     return appended if received - appended > AHEAD_LIMIT else received
+
+
+def may_have_other_time(received_at_us: int, appended_at_ms: int) -> bool:
+    """Whether a copy of this delivery, appended at another time, may have another :func:`ledger_time`.
+
+    Only a receipt from a clock that is ahead is replaced, and then by the time of that copy's own append. A copy that
+    came early is ahead of the broker itself; one that came late enough not to be ahead came through the overflow, and
+    so later than Kafka's acknowledgements do.
+    """
+    if appended_at_ms < 1:
+        return False
+    late = _EPOCH + timedelta(milliseconds=appended_at_ms) - moment(received_at_us)
+    return not -SAME_MOMENT <= late <= SAME_MOMENT
 
 
 def trace_id(traceparent: str | None) -> str | None:

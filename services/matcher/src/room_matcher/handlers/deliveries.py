@@ -6,7 +6,9 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Final
+from uuid import UUID
 
 import structlog
 
@@ -80,6 +82,7 @@ class Deliveries:
         self._attempts = attempts
         self._warned_at = float("-inf")
         self._decided: Coalescer[ledger.Key, set[int]] = Coalescer(self._read_decided)
+        self._receipts: Coalescer[UUID, datetime | None] = Coalescer(self._read_receipts)
 
     def dedup_key(self, record: Record) -> bytes | None:
         """Equal for copies of one delivery, so that they run one after the other."""
@@ -150,7 +153,7 @@ class Deliveries:
 
     async def _handle(self, record: Record) -> None:
         try:
-            delivery = self._opened.open(record)
+            delivery = await self._open(record)
         except DeadLetter as error:
             await self._bury_nameless(record, error)
             return
@@ -173,7 +176,7 @@ class Deliveries:
     async def _put_aside(self, record: Record, error: Exception) -> None:
         reason = DeadLetter(f"unforeseen_{type(error).__name__}")
         try:
-            delivery = self._opened.open(record)
+            delivery = await self._open(record)
         except DeadLetter:
             await self._bury_nameless(record, reason)
             return
@@ -187,6 +190,22 @@ class Deliveries:
             row = delivery.entry("dead", None, source, item=item.index, size=len(item.raw))
             number = item.index if item.sliced else None
             await self._items.bury(row, delivery, reason, attempts=self._attempts, item=number)
+
+    async def _open(self, record: Record) -> Delivery:
+        """The delivery under the receipt that the ledger knows it by: one id has one, whenever its copies came.
+
+        Copies have one lane, so the first of them is decided when the next one looks.
+        """
+        delivery = self._opened.open(record)
+        if not delivery.doubtful:
+            return delivery
+        known = await self._receipts.ask(delivery.envelope.id)
+        return delivery if known in (None, delivery.received_at) else self._opened.receive_at(record, known)
+
+    async def _read_receipts(self, ids: Sequence[UUID]) -> Mapping[UUID, datetime | None]:
+        async with self._database.transaction() as conn:
+            found = await ledger.receipts(conn, ids)
+        return {delivery_id: found.get(delivery_id) for delivery_id in ids}
 
     async def _bury_nameless(self, record: Record, error: DeadLetter) -> None:
         delivery = nameless(record)

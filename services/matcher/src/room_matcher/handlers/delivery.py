@@ -9,10 +9,11 @@ from uuid import UUID
 
 from room_common.contracts import envelope as envelopes
 from room_common.contracts.envelope import Envelope
+from room_common.contracts.topics import WEBHOOKS_SLOW
 from room_common.domain.deliveries import Outcome, Source
 from room_common.kafka.records import Record
 from room_common.postgres import ledger
-from room_matcher.domain.cascade import Request, Stop, ledger_time, trace_id
+from room_matcher.domain.cascade import Request, Stop, ledger_time, may_have_other_time, trace_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,13 @@ class Delivery:
     def key(self) -> ledger.Key:
         """What the ledger knows this delivery by."""
         return self.received_at, self.envelope.id
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether a copy of it may be in the ledger under another receipt."""
+        return self.record.topic == WEBHOOKS_SLOW or may_have_other_time(
+            self.envelope.received_at_us, self.record.timestamp_ms
+        )
 
     @property
     def replayed(self) -> bool:

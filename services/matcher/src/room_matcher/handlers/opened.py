@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
+from datetime import datetime
 
 from room_common.kafka.records import Record
 from room_matcher.handlers.delivery import Delivery, open_record
@@ -24,6 +26,12 @@ class OpenedRecords:
         delivery = self._kept[place] = open_record(record)
         while len(self._kept) > self._limit:
             self._kept.popitem(last=False)
+        return delivery
+
+    def receive_at(self, record: Record, received_at: datetime) -> Delivery:
+        """Open ``record`` under the receipt that the ledger has of a copy of it."""
+        delivery = replace(self.open(record), received_at=received_at)
+        self._kept[record.topic, record.partition, record.offset] = delivery
         return delivery
 
     def forget(self, record: Record) -> None:
