@@ -14,11 +14,11 @@ LOCK := $(BIN)/uv --system-certs pip compile --quiet --no-header --no-annotate -
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: help demo up test test-fast fuzz check fmt documents overlap bench conserve bench-compaction bench-cycles bench-ingest clean lock
+.PHONY: help demo up test test-fast e2e fuzz check fmt documents overlap bench conserve bench-compaction bench-cycles bench-ingest clean lock
 
 help: ## List the targets
 	@echo "Targets (Python 3.11 or later is needed; PYTHON=... names another one than python3):"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.runtime ## Show Room at work: real parts, real services, webhooks in, messages out; ends by itself
 	@$(BIN)/room demo $(ARGS)
@@ -31,6 +31,9 @@ test: $(VENV)/.dev ## Run all tests, on Apache Kafka where Java and Maven are th
 
 test-fast: $(VENV)/.dev ## Run the tests that kill no process, on parts from wheels
 	@ROOM_TEST_PARTS=wheels $(BIN)/pytest -m "not chaos" $(ARGS)
+
+e2e: $(VENV)/.e2e ## Look at the panel in a browser and use it (needs Chromium; ARGS=... goes to pytest)
+	@ROOM_TEST_PARTS=wheels $(BIN)/pytest tests/e2e $(ARGS)
 
 fuzz: $(VENV)/.fuzz ## Fuzz what reads bytes from outside, guided by coverage where atheris runs (SECONDS=60)
 	@$(BIN)/python -m room_testing.fuzz tests/fuzz/corpus --seconds $(or $(SECONDS),60)
@@ -78,6 +81,7 @@ lock: $(VENV)/.made ## Pin the newest versions that requirements/*.in allow
 	$(LOCK) requirements/local.in -o requirements/local.txt --upgrade
 	$(LOCK) requirements/dev.in -o requirements/dev.txt --upgrade
 	$(LOCK) requirements/fuzz.in -o requirements/fuzz.txt --upgrade
+	$(LOCK) requirements/e2e.in -o requirements/e2e.txt --upgrade
 
 # Installing. uv is fast but can't always reach the index as pip is configured to; then pip does the same.
 define install
@@ -104,6 +108,11 @@ $(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt $(TEST_PACKAGES:=/pyproject.
 	@echo "installing what tests and checks need"
 	@$(call install,-r requirements/runtime.txt -r requirements/local.txt -r requirements/dev.txt)
 	@$(call install,--no-build-isolation --no-deps $(TEST_PACKAGES:%=-e %))
+	@touch $@
+
+$(VENV)/.e2e: $(VENV)/.dev requirements/e2e.txt
+	@echo "installing what drives a browser"
+	@$(call install,-r requirements/e2e.txt)
 	@touch $@
 
 # There are wheels of atheris for Linux on x86-64 only; elsewhere the fuzzer does without.
