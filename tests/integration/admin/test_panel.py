@@ -200,7 +200,7 @@ async def test_changes_from_elsewhere_are_refused(
 ) -> None:
     async with signed_in(admin, "operator") as browser:
         headers = ORIGIN | {CSRF_HEADER: browser.csrf, change: value}
-        sent = [(name, text.encode("utf-8")) for name, text in headers.items() if text is not None]
+        sent = [(name.encode(), text.encode()) for name, text in headers.items() if text is not None]
         answer = await browser.client.post(filled(path, room), headers=sent)
         assert answer.status_code == 403
         assert (await browser.client.get("/panel/")).status_code == 200
