@@ -1,8 +1,8 @@
 """Aging of the activity log beside its floor: the same rows deleted by one statement that keeps nothing but counts.
 
-Both start from the same table, freshly filled, vacuumed and analysed, in random order within a round. After each one
-the rows are checked: nothing daily is left and every event is counted. Prints the ratio of each round, the median
-last; exits 1 when it is above ``--at-most``.
+The server is the one that ``room up`` starts, as it starts it. Both begin with the same table, freshly filled, vacuumed
+and analysed, in random order within a round. After each one the rows are checked: nothing daily is left and every event
+is counted. Prints the ratio of each round, the median last; exits 1 when it is above ``--at-most``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import os
 import random
 import statistics
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import psutil
 import psycopg
@@ -22,9 +24,10 @@ from psycopg.rows import tuple_row
 from pydantic import SecretStr
 
 from room_common.postgres.database import Database
+from room_common.postgres.migrate import migrate
 from room_common.postgres.settings import DatabaseSettings
 from room_common.postgres.upkeep import Pace, Upkeep
-from room_testing.parts import Choice, Parts
+from room_local.parts.postgres import Postgres
 
 TODAY = datetime.date(2026, 11, 30)
 AGED, FLOOR = "room compact", "floor"
@@ -145,11 +148,16 @@ def main() -> None:
     parser.add_argument("--at-most", type=float, default=3.0)
     parser.add_argument("--no-pauses", dest="pauses", action="store_false", help="don't rest between batches")
     arguments = parser.parse_args()
-    parts = Parts(Choice(kafka="wheels", reason="not needed", database_address=os.environ.get("ROOM_TEST_DATABASE")))
-    try:
-        ratios = asyncio.run(measure(parts.create_database(), arguments))
-    finally:
-        parts.close()
+    with tempfile.TemporaryDirectory(prefix="room-bench-", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o755)
+        server = Postgres(Path(folder) / "pg", Path(folder) / "postgres.log")
+        server.start()
+        try:
+            server.create_database("bench")
+            migrate(server.dsn("bench"))
+            ratios = asyncio.run(measure(server.dsn("bench"), arguments))
+        finally:
+            server.stop()
     median = statistics.median(ratios)
     print(f"aging {arguments.rows:,} daily rows of {arguments.rooms:,} rooms: {median:.2f} times the floor")
     sys.exit(median > arguments.at_most)

@@ -17,9 +17,9 @@ class UpkeepSettings(Section):
     retry_seconds: float = Field(
         600.0, ge=0.1, le=86400, description="Seconds to wait after a run in which something failed by its own fault."
     )
-    batch_instances: int = Field(2000, ge=1, le=10_000, description="Rooms whose activity is aged in one transaction.")
+    batch_instances: int = Field(5000, ge=1, le=10_000, description="Rooms whose activity is aged in one transaction.")
     batch_daily_rows: int = Field(
-        200_000, ge=1, le=1_000_000, description="Daily activity rows that one transaction should sum up at most."
+        250_000, ge=1, le=1_000_000, description="Daily activity rows that one transaction should sum up at most."
     )
     batch_rows: int = Field(1000, ge=1, le=100_000, description="Old rows that one transaction deletes at most.")
     pause_seconds: float = Field(0.05, ge=0, le=60, description="Seconds between two transactions.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import astuple
 from uuid import UUID
 
 import psycopg
@@ -51,7 +51,7 @@ class ActivityLog:
                         row.severity,
                         row.content,
                         Jsonb(dict(row.counts)),
-                        Jsonb([asdict(entry) for entry in row.digest]),
+                        Jsonb([list(astuple(entry)) for entry in row.digest]),
                         row.event_count,
                         row.occurred_at,
                     )
@@ -70,7 +70,7 @@ class ActivityLog:
             " occurred_at from room_activity_log"
         )
         return in_order(
-            Row(**{**row, "digest": tuple(Entry(**entry) for entry in row["digest"])})  # type: ignore[arg-type, attr-defined]
+            Row(**{**row, "digest": tuple(Entry(*entry) for entry in row["digest"])})  # type: ignore[arg-type, attr-defined]
             for row in found
         )
 

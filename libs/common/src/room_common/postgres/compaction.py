@@ -49,57 +49,62 @@ def _daily(condition: str) -> str:
                 severity, content, counts, event_count, occurred_at
         ),
         numbered as (
-            select *, row_number() over (
-                partition by instance_id, period order by room_severity_rank(severity), occurred_at, id) as position
+            select instance_id, period, id, kind, severity, content, event_count, occurred_at,
+                   room_severity_rank(severity) as rank,
+                   row_number() over (
+                       partition by instance_id, period order by room_severity_rank(severity), occurred_at, id
+                   ) as position
             from gone
         ),
         digests as (
-            select instance_id, period, min(room_severity_rank(severity)) as rank, ('[' || string_agg(concat(
-                    '{{"at": ', to_json(occurred_at at time zone 'UTC'), ', "id": "', id, '", "kind": ', to_json(kind),
-                    ', "text": ', to_json(case when octet_length(content) <= {ENTRY_CHARACTERS}
-                        then content else left(content, {ENTRY_CHARACTERS}) end), ', "severity": "', severity, '"}}'
-                ), ',') || ']')::jsonb as digest
-            from (
-                select * from numbered where position <= {DIGEST_ENTRIES}
-                order by instance_id, period, room_severity_rank(severity), occurred_at, id) n
+            select instance_id, period, min(rank) as rank, sum(event_count)::bigint as event_count,
+                   ('[' || string_agg(concat(
+                       '["', severity, '", ', to_json(occurred_at at time zone 'UTC'), ', "', id, '", ',
+                       to_json(kind), ', ', to_json(case when octet_length(content) <= {ENTRY_CHARACTERS}
+                           then content else left(content, {ENTRY_CHARACTERS}) end), ']'
+                   ), ', ') filter (where position <= {DIGEST_ENTRIES}) || ']')::jsonb as digest
+            from (select * from numbered order by instance_id, period, rank, occurred_at, id) n
             group by instance_id, period
         ),
     """
 
 
 _WEEKLY: Final = f"""
-    gone as (
-        delete from room_activity_log
-        where instance_id = any(%(instances)s) and log_type = 'weekly' and log_date < %(weekly_before)s
-        returning instance_id, log_date - (extract(day from log_date)::integer - 1) as period, severity, counts,
-            event_count, digest
-    ),
-    numbered as (
-        select instance_id, period, entry, row_number() over (
-            partition by instance_id, period
-            order by room_severity_rank(entry ->> 'severity'), entry ->> 'at' collate "C", entry ->> 'id' collate "C"
+        gone as (
+            delete from room_activity_log
+            where instance_id = any(%(instances)s) and log_type = 'weekly' and log_date < %(weekly_before)s
+            returning instance_id, log_date - (extract(day from log_date)::integer - 1) as period, severity, counts,
+                event_count, digest
+        ),
+        numbered as (
+            select instance_id, period, entry, row_number() over (
+                partition by instance_id, period
+                order by room_severity_rank(entry ->> 0), (entry ->> 1) collate "C", (entry ->> 2) collate "C"
             ) as position
-        from gone, jsonb_array_elements(digest) e (entry)
-    ),
-    digests as (
-        select instance_id, period, jsonb_agg(entry order by position) as digest,
-               min(room_severity_rank(entry ->> 'severity')) as rank
-        from numbered where position <= {DIGEST_ENTRIES} group by instance_id, period
-    ),
+            from gone, jsonb_array_elements(digest) e (entry)
+        ),
+        firsts as (
+            select instance_id, period, jsonb_agg(entry order by position) as digest
+            from numbered where position <= {DIGEST_ENTRIES} group by instance_id, period
+        ),
+        digests as (
+            select g.*, coalesce(f.digest, '[]') as digest
+            from (select instance_id, period, min(room_severity_rank(severity)) as rank,
+                         sum(event_count)::bigint as event_count
+                  from gone group by instance_id, period) g
+            left join firsts f using (instance_id, period)
+        ),
 """
 
 
 def _merge(target: str, gone: str, offset: int) -> str:
     """The statement that turns what ``gone`` deletes into rows of the type ``target``.
 
-    The worst severity is always in the digest. The id of a period's row is its instance's with the period's first
-    millisecond (``offset`` more) as its time: the same whoever makes it.
+    The id of a period's row is its instance's with the period's first millisecond (``offset`` more) as its time: the
+    same whoever makes it. An entry of a digest is ``[severity, time in UTC, id, kind, text]``.
     """
     return f"""
         with {gone}
-        events as (
-            select instance_id, period, sum(event_count)::bigint as event_count from gone group by instance_id, period
-        ),
         sums as (
             select instance_id, period, jsonb_object_agg(key, total) as counts
             from (
@@ -110,9 +115,8 @@ def _merge(target: str, gone: str, offset: int) -> str:
             group by instance_id, period
         ),
         merged as (
-            select instance_id, period, event_count, coalesce(rank, 2) as rank, coalesce(counts, '{{}}') as counts,
-                   coalesce(digest, '[]') as digest
-            from events left join sums using (instance_id, period) left join digests using (instance_id, period)
+            select instance_id, period, event_count, rank, digest, coalesce(counts, '{{}}') as counts
+            from digests left join sums using (instance_id, period)
         ),
         put as (
             insert into room_activity_log as old
@@ -199,10 +203,13 @@ async def age(
     ``rows`` is for an instance that may have too many daily rows for one statement: it takes so many of them at most,
     and where it took as many, some may be left. To find them first costs a third more.
     """
-    # A batch is sorted in memory. What it takes to compile such a statement is never won back.
+    # A batch is sorted in memory. A plan for any array of instances would visit the rows one by one. What it takes to
+    # compile such a statement is never won back.
     await conn.execute(
-        "select set_config('work_mem', '64MB', true), set_config('jit', 'off', true),"
-        " set_config('statement_timeout', %s, true)",
+        """
+        select set_config('work_mem', '64MB', true), set_config('plan_cache_mode', 'force_custom_plan', true),
+               set_config('jit', 'off', true), set_config('statement_timeout', %s, true)
+        """,
         (f"{SECONDS}s",),
     )
     parameters = _parameters(limits, instances=list(instances), rows=rows)

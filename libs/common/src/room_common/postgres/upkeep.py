@@ -23,6 +23,7 @@ from room_common.postgres.database import Connection, Database
 
 _log = logging.getLogger(__name__)
 _HELD_PAUSE: Final = 0.5
+_WINDOW: Final = 10_000
 _FIRST_BATCH: Final = 10
 _MOST_SKIPPED: Final = 100
 """Instances that may be at fault themselves; with more of them the fault is elsewhere."""
@@ -35,11 +36,11 @@ KINDS: Final = ("partitions_made", "partitions_dropped", "daily", "weekly", "mon
 class Pace:
     """How much a transaction does, and how long to leave the database alone afterwards.
 
-    Aging takes up to ``instances`` and aims at half of ``daily_rows`` to all of them; deleting takes ``rows``.
+    Aging takes up to ``instances`` and about as many as have ``daily_rows``; deleting takes ``rows``.
     """
 
-    instances: int = 2000
-    daily_rows: int = 200_000
+    instances: int = 5000
+    daily_rows: int = 250_000
     rows: int = 1000
     pause_seconds: float = 0.05
 
@@ -138,7 +139,7 @@ class Upkeep:
         after = UUID(int=0)
         while True:
             async with self._database.transaction() as conn:
-                window = await compaction.next_window(conn, after, self._pace.instances)
+                window = await compaction.next_window(conn, after, _WINDOW)
             if window is None:
                 return
             yield window
@@ -189,10 +190,8 @@ class Upkeep:
 
         The fewer the batches, the less often the same pages are visited: rows of all instances lie side by side.
         """
-        if daily_rows > self._pace.daily_rows:
-            self._batch = max(1, size // 2)
-        elif daily_rows <= self._pace.daily_rows // 2:
-            self._batch = min(self._pace.instances, max(self._batch, size * 2))
+        fitting = size * self._pace.daily_rows * 4 // 5 // max(1, daily_rows)
+        self._batch = max(1, min(fitting, size * 2, self._pace.instances))
 
     async def _delete(self, kind: str, limit: int, delete: Callable[[Connection, int], Awaitable[int]]) -> int:
         """Delete batches until one is not full. Returns 1 where the kind can't be deleted by its own fault."""

@@ -389,18 +389,18 @@ create function room_merge_counts(a jsonb, b jsonb) returns jsonb language sql i
         group by key) t
 $$;
 
--- The first 50 entries of both by (severity, time, id).
+-- The first 50 entries of both by (severity, time, id). An entry is [severity, time in UTC, id, kind, text].
 create function room_merge_digest(a jsonb, b jsonb) returns jsonb language sql immutable parallel safe as $$
     select coalesce(jsonb_agg(entry order by position), '[]')
     from (
-        select entry, row_number() over (order by room_severity_rank(entry ->> 'severity'),
-            entry ->> 'at' collate "C", entry ->> 'id' collate "C") as position
+        select entry, row_number() over (
+            order by room_severity_rank(entry ->> 0), (entry ->> 1) collate "C", (entry ->> 2) collate "C") as position
         from jsonb_array_elements(a || b) e (entry)) t
     where position <= 50
 $$;
 
 create function room_digest_line(entry jsonb) returns text language sql immutable parallel safe as $$
-    select (entry ->> 'severity') || ' ' || left(entry ->> 'at', 16) || 'Z ' || (entry ->> 'text')
+    select (entry ->> 0) || ' ' || left(entry ->> 1, 16) || 'Z ' || (entry ->> 4)
 $$;
 
 -- For people: the counts, and the five entries that matter most.
