@@ -22,7 +22,7 @@ class UpkeepSettings(Section):
         250_000, ge=1, le=1_000_000, description="Daily activity rows that one transaction should sum up at most."
     )
     batch_rows: int = Field(1000, ge=1, le=100_000, description="Old rows that one transaction deletes at most.")
-    pause_seconds: float = Field(0.05, ge=0, le=60, description="Seconds between two transactions.")
+    pause_seconds: float = Field(0.05, ge=0, le=60, description="Seconds between two transactions that delete.")
 
 
 class CompactorSettings(ServiceSettings):

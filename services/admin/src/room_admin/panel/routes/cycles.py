@@ -11,7 +11,7 @@ from room_admin.domain.transcript import turns
 from room_admin.panel import pages
 from room_admin.panel.sessions import Visit, Visiting
 from room_admin.routes.parameters import read_one, read_page
-from room_common.postgres import listings
+from room_common.postgres import access, listings
 from room_common.postgres.database import Database
 
 router = APIRouter()
@@ -36,6 +36,8 @@ async def _show(request: Request, database: Database, visit: Visit, cycle_id: UU
         cycle = await read_one(conn, visit.caller, "cycles", cycle_id)
         sent = await read_page(conn, visit.caller, "messages", {"cycles": [cycle_id]}, cursor=None, limit=_MESSAGES)
         rows = await listings.transcript(conn, cycle_id) if visit.operator else []
+        if visit.operator:
+            await access.audit_reading(conn, visit.caller.name, "show_transcript", subject=str(cycle_id))
     return pages.page(
         request, template, visit, cycle=cycle, turns=turns(rows), messages=sorted(sent.items, key=lambda m: m["seq"])
     )

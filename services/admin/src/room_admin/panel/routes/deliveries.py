@@ -22,8 +22,8 @@ from room_admin.routes.deliveries import DeliveriesOf, ItemNumber
 from room_admin.routes.parameters import read_page
 from room_common.domain.decoding import Undecodable, decode_payload
 from room_common.domain.jsonview import Json
+from room_common.postgres import access, panel_views
 from room_common.postgres import deliveries as stored_deliveries
-from room_common.postgres import panel_views
 
 router = APIRouter()
 
@@ -60,6 +60,8 @@ async def show_delivery(request: Request, database: DatabaseOf, visit: Visiting,
         cycles = await rows("cycles", _ITEMS, ids=ids) if ids else []
         messages = await rows("messages", _MESSAGES, cycles=ids) if ids else []
         stored = await panel_views.payloads(conn, delivery_id) if visit.operator and events else []
+        if stored:
+            await access.audit_reading(conn, visit.caller.name, "show_payload", subject=str(delivery_id))
         source = await panel_views.source_of(conn, delivery_id)
         again = [] if source is None else await stored_deliveries.replays(conn, source, delivery_id)
     payloads = {row["item"]: read_payload(row) for row in stored}

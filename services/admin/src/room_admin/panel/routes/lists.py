@@ -19,7 +19,7 @@ from room_admin.problems import Problem
 from room_admin.routes import parameters
 from room_admin.routes.parameters import CycleStatus, EventStatus, MessageStatus, ReplyStatus, read_one, read_page
 from room_common.domain.deliveries import OUTCOMES
-from room_common.postgres import listings, panel_views
+from room_common.postgres import access, listings, panel_views
 from room_common.postgres.activity import ActivityKind
 from room_common.postgres.database import Database
 from room_common.postgres.listings import ListName
@@ -126,6 +126,14 @@ async def show_event(request: Request, database: DatabaseOf, visit: Visiting, ev
     async with database.transaction() as conn:
         event = await read_one(conn, visit.caller, "backlog", event_id)
         stored = await listings.payload(conn, event_id) if visit.operator else None
+        if stored is not None:
+            await access.audit_reading(
+                conn,
+                visit.caller.name,
+                "show_event_payload",
+                subject=str(event_id),
+                instance_id=stored["instance_id"],
+            )
     payload = None if stored is None else read_payload(stored)
     return pages.page(request, "event.html", visit, event=event, payload=payload)
 
