@@ -42,7 +42,7 @@ async def settled(world: Running, room: SeededRoom) -> None:
 
 
 @pytest.mark.parametrize(
-    ("point", "paid_twice", "resumes"),
+    ("point", "paid_twice", "resumes"),  # None: the relay is killed beside whatever the cycle does just then
     [
         ("runner.after_claim", 0, 0),
         ("runner.before_open_commit", 0, 0),
@@ -55,11 +55,11 @@ async def settled(world: Running, room: SeededRoom) -> None:
         ("runner.after_tool:2", 0, 1),
         ("runner.before_finish_commit", 0, 1),
         ("runner.after_finish_commit", 0, 0),
-        ("relay.after_publish", 0, None),
+        ("relay.after_publish", None, None),
     ],
 )
 async def test_killed_at(
-    running: Running, start_service: StartService, point: str, paid_twice: int, resumes: int | None
+    running: Running, start_service: StartService, point: str, paid_twice: int | None, resumes: int | None
 ) -> None:
     room = await running.room()
     await running.event(room)
@@ -73,7 +73,9 @@ async def test_killed_at(
         (message,) = await running.messages(room)
         assert message["text"] == "Here is what happened."
         (cycle,) = await running.cycles(room)
-        assert (cycle["status"], cycle["steps"], len(llm.requests)) == ("succeeded", 3, 3 + paid_twice)
+        assert (cycle["status"], cycle["steps"]) == ("succeeded", 3)
+        # A call that was under way is asked again; finished ones never are.
+        assert len(llm.requests) - 3 in ((0, 1) if paid_twice is None else (paid_twice,))
         if resumes is not None:
             assert cycle["resumes"] == resumes
         assert [event["attempts"] for event in await running.events(room)] == [0]
