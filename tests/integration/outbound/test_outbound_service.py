@@ -63,7 +63,7 @@ async def test_a_refused_message_is_in_the_dead_letter_topic(
     inbox.faults.append(Fault(422))
     await asyncio.to_thread(start_service, "room_outbound", world.outbound_environment(inbox.url))
     await world.becomes(message, "failed")
-    (headers,) = await world.dead(message)
+    (headers,) = await eventually(lambda: world.dead(message), "the dead letter")
     assert headers == {"error": b"http_422", "attempts": b"1"}
 
 

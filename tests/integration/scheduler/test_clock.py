@@ -41,7 +41,7 @@ async def test_one_of_many_wins_each_number(database: Database) -> None:
                 assert tick.seq == int(tick.now.timestamp() / 0.05)
 
     await asyncio.gather(*(compete() for _ in range(12)))
-    assert len(won) > 3 and set(won.values()) == {1}
+    assert len(won) > 1 and set(won.values()) == {1}
 
 
 async def test_missed_ticks_are_not_made_up(database: Database, rooms_only: Scheduling) -> None:
