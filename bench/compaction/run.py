@@ -99,12 +99,12 @@ def cpu_seconds(conn: psycopg.Connection) -> float:
     return sum(time.user + time.system for time in times)
 
 
-async def age(database: Database, pace: Pace) -> None:
+async def age(database: Database) -> None:
     async def pause(seconds: float) -> bool:
         await asyncio.sleep(seconds)
         return True
 
-    result = await Upkeep(database, pace, pause=pause, counted=lambda kind, rows: None).age(TODAY)
+    result = await Upkeep(database, Pace(), pause=pause, counted=lambda kind, rows: None).age(TODAY)
     if not result.done or result.failures:
         raise SystemExit(f"aging did not come to its end: {result}")
 
@@ -113,7 +113,6 @@ async def measure(dsn: str, arguments: argparse.Namespace) -> list[float]:
     ratios = []
     database = Database(DatabaseSettings(dsn=SecretStr(dsn)))
     await database.start()
-    pace = Pace() if arguments.pauses else Pace(pause_seconds=0)
     with psycopg.connect(dsn, autocommit=True, row_factory=tuple_row) as conn:
         conn.execute("set synchronous_commit = on")
         fill(conn, arguments.rooms, arguments.rows, arguments.days)
@@ -123,7 +122,7 @@ async def measure(dsn: str, arguments: argparse.Namespace) -> list[float]:
                 renew(conn)
                 began, before = time.monotonic(), cpu_seconds(conn)
                 if name == AGED:
-                    await age(database, pace)
+                    await age(database)
                 else:
                     conn.execute(COUNTS_ONLY, {"before": TODAY - datetime.timedelta(days=7)})
                 seconds[name], cpu[name] = time.monotonic() - began, cpu_seconds(conn) - before
@@ -146,7 +145,6 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--at-most", type=float, default=3.0)
-    parser.add_argument("--no-pauses", dest="pauses", action="store_false", help="don't rest between batches")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="room-bench-", ignore_cleanup_errors=True) as folder:
         Path(folder).chmod(0o755)

@@ -122,7 +122,7 @@ def test_the_digest_has_the_fifty_that_matter_most_and_the_text_the_first_five()
     lines = week.content.splitlines()
     assert lines[0] == "event_matched 99"
     assert len(lines) == 6
-    assert lines[1].startswith("error 2026-11-16T12:")
+    assert lines[1].startswith("error 2026-11-16 12:")
     assert week.severity == "error"
 
 

@@ -15,6 +15,8 @@ WEEKLY_DAYS: Final = 28
 MONTHLY_MONTHS: Final = 12
 DIGEST_ENTRIES: Final = 50
 """Entries that the digest of a weekly or monthly row has at most."""
+SHOWN_ENTRIES: Final = 5
+"""Entries that the text of such a row shows."""
 ENTRY_CHARACTERS: Final = 200
 """Characters of a row's text that its entry in a digest keeps."""
 

@@ -24,7 +24,7 @@ from room_common.postgres.database import Connection, Database
 _log = logging.getLogger(__name__)
 _HELD_PAUSE: Final = 0.5
 _WINDOW: Final = 10_000
-_FIRST_BATCH: Final = 10
+_FIRST_BATCH: Final = 100
 _MOST_SKIPPED: Final = 100
 """Instances that may be at fault themselves; with more of them the fault is elsewhere."""
 
@@ -34,7 +34,7 @@ KINDS: Final = ("partitions_made", "partitions_dropped", "daily", "weekly", "mon
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How much a transaction does, and how long to leave the database alone afterwards.
+    """How much a transaction does, and how long to leave the database alone between two that delete.
 
     Aging takes up to ``instances`` and about as many as have ``daily_rows``; deleting takes ``rows``.
     """
@@ -182,7 +182,7 @@ class Upkeep:
             if alone is None or taken.get("daily", 0) < alone:
                 due = due[len(batch) :]
                 self._adapt(len(batch), taken.get("daily", 0))
-            await self._rest(self._pace.pause_seconds)
+            await self._rest(0.0)
         return held
 
     def _adapt(self, size: int, daily_rows: int) -> None:

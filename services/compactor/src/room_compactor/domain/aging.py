@@ -13,14 +13,13 @@ from functools import reduce
 from typing import Final, Literal
 from uuid import UUID
 
-from room_common.domain.aging import DIGEST_ENTRIES, ENTRY_CHARACTERS, aging_limits, month_of, week_of
+from room_common.domain.aging import DIGEST_ENTRIES, ENTRY_CHARACTERS, SHOWN_ENTRIES, aging_limits, month_of, week_of
 
 LogType = Literal["daily", "weekly", "monthly"]
 Severity = Literal["error", "warning", "info"]
 
 SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
 """The worst first."""
-_SHOWN: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,7 @@ def merge(one: Row, other: Row) -> Row:
 def render(counts: Mapping[str, int], digest: Sequence[Entry]) -> str:
     """The text of a weekly or monthly row, from nothing but its counts and its digest."""
     lines = [", ".join(f"{key} {counts[key]}" for key in sorted(counts))] if counts else []
-    lines += [f"{entry.severity} {entry.at[:16]}Z {entry.text}" for entry in digest[:_SHOWN]]
+    lines += [f"{entry.severity} {entry.at[:16]}Z {entry.text}" for entry in digest[:SHOWN_ENTRIES]]
     return "\n".join(lines)
 
 
@@ -133,8 +132,8 @@ def _entry(row: Row) -> Entry:
 
 
 def _utc_text(moment: datetime) -> str:
-    """ISO 8601 without a zone and without zeros at the end of a fraction, as PostgreSQL writes it."""
-    whole, _, fraction = moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f").partition(".")
+    """Without a zone and without zeros at the end of a fraction, as PostgreSQL writes it."""
+    whole, _, fraction = moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f").partition(".")
     return f"{whole}.{fraction}".rstrip("0").rstrip(".") if fraction.strip("0") else whole
 
 
