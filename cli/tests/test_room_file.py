@@ -303,6 +303,11 @@ def test_other_braces_are_the_operators_own(text: str) -> None:
     assert template_problem(text) is None
 
 
+@given(st.integers(0, 300), st.integers(0, 300), st.sampled_from(["{{payload.a}", "{{payload.a", "payload.a}}"]))
+def test_a_reference_that_is_not_closed_is_seen_wherever_it_stands(before: int, after: int, wrong: str) -> None:
+    assert template_problem("x" * before + " " + wrong + " " + "x" * after) is not None
+
+
 @given(st.text(alphabet="{} .payload0x", max_size=60))
 def test_any_template_is_judged(text: str) -> None:
     assert template_problem(text) is None or template_problem(text)

@@ -47,6 +47,8 @@ _CHOICE: Final = re.compile("'([^']*)'")
 _BRACES: Final = re.compile(r"\{\{|\}\}")
 _REFERENCE: Final = re.compile(r"\{\{\s*+([^{}]*+)\}\}")
 _ROOT: Final = "payload"
+_NEAR: Final = 80
+"""Characters around a lone brace in which the word makes it look like a reference gone wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,7 @@ def template_problem(template: str) -> str | None:
         if root != _ROOT and difflib.get_close_matches(root.lower(), [_ROOT], n=1, cutoff=0.75):
             return f"{found[0]!r} stays as it is, nothing is filled in; did you mean {{{{payload...}}}}?"
     rest = _REFERENCE.sub("", template)
-    if _BRACES.search(rest) and _ROOT in rest[_BRACES.search(rest).start() - 80 :][:160]:  # type: ignore[union-attr]
+    if any(_ROOT in rest[max(0, brace.start() - _NEAR) : brace.end() + _NEAR] for brace in _BRACES.finditer(rest)):
         return "a reference is not closed or not opened: write {{payload.name}}, with two braces on either side"
     return None
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from room_common.domain.aging import aging_limits, month_of, week_of
-from room_compactor.domain.aging import SEVERITIES, Row, age, merge, render
+from room_testing.aging_model import SEVERITIES, Row, age, merge, render
 
 TODAY = date(2026, 11, 30)
 INSTANCES = [UUID("01890a5d-ac96-774b-bcce-b302099a8057"), UUID("01890a5d-ac96-7ab4-80b7-1e1be2a3e7c5")]

@@ -11,9 +11,9 @@ from uuid import UUID
 import pytest
 
 from room_common.identity import new_id
-from room_compactor.domain.aging import SEVERITIES, Row, age
 from room_local.parts.processes import wait_until
 from room_testing.activity_log import ActivityLog, in_order
+from room_testing.aging_model import SEVERITIES, Row, age
 from room_testing.plugin import StartService
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(180)]

@@ -20,8 +20,8 @@ from room_common.identity import new_id
 from room_common.postgres.database import Database
 from room_common.postgres.settings import DatabaseSettings
 from room_common.postgres.upkeep import Pace, Upkeep
-from room_compactor.domain.aging import SEVERITIES, Row, age
 from room_testing.activity_log import ActivityLog, in_order
+from room_testing.aging_model import SEVERITIES, Row, age
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 

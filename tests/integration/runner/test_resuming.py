@@ -14,7 +14,7 @@ from room_common import faults
 from room_common.errors import DependencyUnavailable, LeaseLost
 from room_common.llm.port import ChatRequest, Completion
 from room_common.postgres import resuming
-from room_runner.outside import Calling, OutsideTool, ToolFailed
+from room_runner.outside import OutsideTool, ToolFailed
 from room_testing.running import SeededRoom, events_in
 from room_testing.staging import FakeLlm, Stage, call, mark, tell, text
 
@@ -57,8 +57,8 @@ class Recorder:
     failure: Exception | None = None
     before: asyncio.Event | None = None
 
-    async def call(self, arguments: str, calling: Calling) -> str:
-        self.rung.append(calling.call_id)
+    async def call(self, arguments: str) -> str:
+        self.rung.append(arguments)
         if self.before is not None:
             await self.before.wait()
         if self.failure is not None:
@@ -82,7 +82,7 @@ class Diligent:
         said = sum(message["role"] == "assistant" for message in request.messages)
         events = ", ".join(f'"{event}"' for event in events_in(request.messages))
         answers = [
-            call(("ring", "{}"), tell("Done."), ("ring", "{}")),
+            call(("ring", '{"bell": 1}'), tell("Done."), ("ring", '{"bell": 2}')),
             text("I am done."),
             call(("mark_events_completed", f'{{"event_ids": [{events}]}}')),
             text("NO_MESSAGE"),

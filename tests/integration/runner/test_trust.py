@@ -19,7 +19,7 @@ import pytest
 from room_common.domain.fence import fenced_blocks
 from room_common.identity import new_id
 from room_common.llm.port import ChatRequest, Completion, Message, ToolCall
-from room_runner.outside import Calling, OutsideTool
+from room_runner.outside import OutsideTool
 from room_testing.running import SeededRoom
 from room_testing.staging import FakeLlm, Stage, call, mark, tell, text
 
@@ -136,7 +136,7 @@ class Parrot:
     verified_only: bool = False
     calls: int = 0
 
-    async def call(self, arguments: str, calling: Calling) -> str:
+    async def call(self, arguments: str) -> str:
         self.calls += 1
         return self.says
 

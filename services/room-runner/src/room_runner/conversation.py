@@ -23,7 +23,7 @@ from room_runner.domain.answers import MAX_CALLS, storable
 from room_runner.domain.tokens import Estimator, prompt_tokens, text_tokens
 from room_runner.domain.transcript import final_text, open_calls, reminded
 from room_runner.opening import Opening, spent
-from room_runner.outside import Calling, OutsideTool
+from room_runner.outside import OutsideTool
 from room_runner.stops import Abandoned, Failed, Suspended
 from room_runner.toolbox import Toolbox
 from room_runner.writing import What, Writer
@@ -222,8 +222,7 @@ class Conversation:
             await asyncio.wait(tasks)
 
     async def _outside_call(self, tool: OutsideTool, call: ToolCall) -> None:
-        calling = Calling(self._writer.lease.instance_id, self._opening.cycle_id, call.id)
-        outcome, result = await self._toolbox.call_outside(tool, call, calling)
+        outcome, result = await self._toolbox.call_outside(tool, call)
         crash_point("runner.after_outside_call")
         await self._answer(call, outcome, result)
 

@@ -18,7 +18,7 @@ from room_common.egress.client import EgressTransport, Resolve, resolve
 from room_common.egress.settings import EgressSettings
 from room_common.egress.streams import EgressStreams, streams_client
 from room_runner.domain.offers import Offer, offer
-from room_runner.outside import Calling, ToolFailed
+from room_runner.outside import ToolFailed
 
 if TYPE_CHECKING:
     from mcp.client.session import ClientSession
@@ -123,7 +123,7 @@ class McpTool:
     def parameters(self) -> Mapping[str, Any]:
         return self.offer.parameters
 
-    async def call(self, arguments: str, calling: Calling) -> str:
+    async def call(self, arguments: str) -> str:
         """As :class:`~room_runner.outside.OutsideTool`."""
         try:
             parsed = json.loads(arguments or "{}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -16,15 +15,6 @@ class ToolFailed(Exception):
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(text)
         self.kind = kind
-
-
-@dataclass(frozen=True, slots=True)
-class Calling:
-    """On whose behalf a tool is called. ``call_id`` is the same for a call that is tried again after a crash."""
-
-    instance_id: UUID
-    cycle_id: UUID
-    call_id: str
 
 
 class OutsideTool(Protocol):
@@ -46,7 +36,7 @@ class OutsideTool(Protocol):
     def verified_only(self) -> bool:
         """Whether it needs verified events."""
 
-    async def call(self, arguments: str, calling: Calling) -> str:
+    async def call(self, arguments: str) -> str:
         """Do it; ``arguments`` is the model's text. Bounded in time. Raises :class:`ToolFailed`."""
 
 

@@ -19,7 +19,7 @@ import structlog
 from pydantic import BaseModel, TypeAdapter
 
 from room_runner.domain.tools import TOOLS, BadCall, parsed, schema
-from room_runner.outside import Calling, ToolFailed
+from room_runner.outside import ToolFailed
 
 GROUP: Final = "room.tools"
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -83,7 +83,7 @@ class PythonTool:
         """The same, for verified events only."""
         return replace(self, verified_only=True)
 
-    async def call(self, arguments: str, calling: Calling) -> str:
+    async def call(self, arguments: str) -> str:
         """As :class:`~room_runner.outside.OutsideTool`."""
         try:
             given = parsed(self.model, arguments)

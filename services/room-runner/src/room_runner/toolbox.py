@@ -29,7 +29,7 @@ from room_runner.domain.tools import (
     event_ids,
     parse,
 )
-from room_runner.outside import MAX_RESULT_BYTES, Calling, OutsideTool, ToolFailed
+from room_runner.outside import MAX_RESULT_BYTES, OutsideTool, ToolFailed
 
 Outcome = Literal["done", "nothing", "error"]
 
@@ -81,11 +81,11 @@ class Toolbox:
         """The result of a call beyond what one answer may ask for."""
         return _json(error=f"at most {limit} calls at once; this one was not carried out")
 
-    async def call_outside(self, tool: OutsideTool, call: ToolCall, calling: Calling) -> tuple[Outcome, str]:
+    async def call_outside(self, tool: OutsideTool, call: ToolCall) -> tuple[Outcome, str]:
         """Call a tool that acts elsewhere; returns what became of it and the result as text for the model."""
         outcome: Outcome = "done"
         try:
-            text = await tool.call(call.arguments, calling)
+            text = await tool.call(call.arguments)
         except ToolFailed as error:
             outcome, text = "error", f"error: {error}"
             _log.info("tool failed", tool=tool.name, kind=error.kind, cycle_id=str(self._cycle_id))

@@ -10,7 +10,7 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from room_compactor.domain.aging import Entry, Row
+from room_testing.aging_model import Entry, Row
 
 
 class ActivityLog:

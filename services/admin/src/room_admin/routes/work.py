@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -25,6 +27,9 @@ from room_admin.routes.parameters import (
 )
 from room_common.domain.decoding import decode_payload
 from room_common.postgres import access, listings, retries, sending
+from room_common.postgres.access import Caller
+from room_common.postgres.database import Connection, Database
+from room_common.postgres.listings import ListName
 
 router = APIRouter(tags=["work"])
 
@@ -59,37 +64,23 @@ async def show_payload(database: DatabaseOf, caller: Operator, event_id: UUID) -
 @router.post("/backlog/{event_id}/retry")
 async def retry_event(database: DatabaseOf, caller: Operator, event_id: UUID) -> dict[str, Any]:
     """Offer a failed event again, its attempts forgotten. Audited."""
-    async with database.transaction() as conn:
-        event = await read_one(conn, caller, "backlog", event_id)
-        instance_id = await retries.retry_event(conn, event_id)
-        if instance_id is None:
-            raise Problem(409, f"only a failed event is offered again; this one is {event['status']}")
-        await access.audit(conn, caller.name, "retry_event", instance_id=instance_id, subject=str(event_id))
-        return await read_one(conn, caller, "backlog", event_id)
+    wanted = "only a failed event is offered again"
+    return await _change(database, caller, "backlog", event_id, "retry_event", retries.retry_event, wanted)
 
 
 @router.post("/backlog/{event_id}/complete")
 async def complete_event(database: DatabaseOf, caller: Operator, event_id: UUID) -> dict[str, Any]:
     """Close a pending or failed event without a cycle. Audited."""
-    async with database.transaction() as conn:
-        event = await read_one(conn, caller, "backlog", event_id)
-        instance_id = await retries.complete_event(conn, event_id, f"completed by {caller.name}")
-        if instance_id is None:
-            raise Problem(409, f"only a pending or failed event can be completed; this one is {event['status']}")
-        await access.audit(conn, caller.name, "complete_event", instance_id=instance_id, subject=str(event_id))
-        return await read_one(conn, caller, "backlog", event_id)
+    change = partial(retries.complete_event, note=f"completed by {caller.name}")
+    wanted = "only a pending or failed event can be completed"
+    return await _change(database, caller, "backlog", event_id, "complete_event", change, wanted)
 
 
 @router.post("/inbox/{reply_id}/retry")
 async def retry_reply(database: DatabaseOf, caller: Operator, reply_id: UUID) -> dict[str, Any]:
     """Let the room read a failed reply again. Audited."""
-    async with database.transaction() as conn:
-        reply = await read_one(conn, caller, "inbox", reply_id)
-        instance_id = await retries.retry_reply(conn, reply_id)
-        if instance_id is None:
-            raise Problem(409, f"only a failed reply is read again; this one is {reply['status']}")
-        await access.audit(conn, caller.name, "retry_reply", instance_id=instance_id, subject=str(reply_id))
-        return await read_one(conn, caller, "inbox", reply_id)
+    wanted = "only a failed reply is read again"
+    return await _change(database, caller, "inbox", reply_id, "retry_reply", retries.retry_reply, wanted)
 
 
 @router.get("/inbox")
@@ -129,13 +120,27 @@ async def list_messages(database: DatabaseOf, caller: Viewer, query: Annotated[M
 @router.post("/messages/{message_id}/resend")
 async def resend_message(database: DatabaseOf, caller: Operator, message_id: UUID) -> dict[str, Any]:
     """Queue a failed or unknown message again, behind what its target has waiting. Audited."""
+    wanted = "only a failed or unknown message is sent again"
+    return await _change(database, caller, "messages", message_id, "resend_message", sending.resend, wanted)
+
+
+async def _change(
+    database: Database,
+    caller: Caller,
+    name: ListName,
+    row_id: UUID,
+    action: str,
+    change: Callable[[Connection, UUID], Awaitable[UUID | None]],
+    wanted: str,
+) -> dict[str, Any]:
+    """Do ``change`` to a row and audit it as ``action``. 409 says what is ``wanted`` where the state forbids it."""
     async with database.transaction() as conn:
-        message = await read_one(conn, caller, "messages", message_id)
-        instance_id = await sending.resend(conn, message_id)
+        row = await read_one(conn, caller, name, row_id)
+        instance_id = await change(conn, row_id)
         if instance_id is None:
-            raise Problem(409, f"only a failed or unknown message is sent again; this one is {message['status']}")
-        await access.audit(conn, caller.name, "resend_message", instance_id=instance_id, subject=str(message_id))
-        return await read_one(conn, caller, "messages", message_id)
+            raise Problem(409, f"{wanted}; this one is {row['status']}")
+        await access.audit(conn, caller.name, action, instance_id=instance_id, subject=str(row_id))
+        return await read_one(conn, caller, name, row_id)
 
 
 @router.get("/activity")
