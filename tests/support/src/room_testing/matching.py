@@ -30,7 +30,7 @@ ENCRYPTION_KEYS: Final = "e1:" + "11" * 32
 TOKEN_KEYS: Final = "t1:" + "22" * 32
 
 
-async def eventually(probe: Callable[[], Awaitable[T | None]], what: str, seconds: float = 45.0) -> T:
+async def eventually(probe: Callable[[], Awaitable[T | None]], what: str, seconds: float = 120.0) -> T:
     """The first result of ``probe`` that is true. Raises ``TimeoutError`` that says ``what`` did not come."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

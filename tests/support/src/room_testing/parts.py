@@ -222,11 +222,14 @@ class Parts:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _migrated_template(self) -> str:
-        if self._template is None:
-            name = "room_test_template"
+        """The template of the server's day: the schema has partitions by the day, and a run may pass midnight."""
+        with psycopg.connect(self._maintenance(), connect_timeout=10) as connection:
+            [day] = connection.execute("select to_char(now() at time zone 'UTC', 'YYYYMMDD')").fetchone() or ("",)
+        name = f"room_test_template_{day}"
+        if self._template != name:
             migrate(self._create(name, None))
             self._template = name
-        return self._template
+        return name
 
     def _create(self, name: str, template: str | None) -> str:
         self._administer(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name)))

@@ -84,7 +84,8 @@ class Reader:
             wanted.setdefault(TopicPartition(place.topic, place.partition), _Wanted([])).offsets.append(place.offset)
         if not wanted:
             return {}
-        async with self._bounded(seconds), self._consumer(list(wanted)) as consumer:
+        async with self._bounded(seconds), self._consumer() as consumer:
+            await self._know(consumer, {tp.topic for tp in wanted})
             beginnings = await consumer.beginning_offsets(list(wanted))
             for tp, of_partition in wanted.items():
                 of_partition.offsets = [offset for offset in of_partition.offsets if offset >= beginnings[tp]]
@@ -109,14 +110,12 @@ class Reader:
         Looks at ``SCANNED`` records at most, oldest first in each partition. Raises ``DependencyUnavailable``, also
         when ``seconds`` were not enough.
         """
-        async with self._bounded(seconds), self._consumer([]) as consumer:
-            known = await self._partitions(consumer, topic)
-            places = [
-                TopicPartition(topic, number) for number in sorted(known) if partitions is None or number in partitions
-            ]
+        async with self._bounded(seconds), self._consumer() as consumer:
+            await self._know(consumer, {topic})
+            known = sorted(consumer.partitions_for_topic(topic) or ())
+            places = [TopicPartition(topic, number) for number in known if partitions is None or number in partitions]
             if not places:
                 return None
-            consumer.assign(places)
             starts = await consumer.offsets_for_times(dict.fromkeys(places, max(0, since_ms)))
             begun = [tp for tp in places if starts.get(tp) is not None]
             if not begun:
@@ -172,9 +171,13 @@ class Reader:
             consumer.seek(tp, wanted[tp].offsets[0])
 
     @staticmethod
-    async def _partitions(consumer: AIOKafkaConsumer, topic: str) -> set[int]:
-        await consumer._client.set_topics([topic])
-        return set(consumer.partitions_for_topic(topic) or ())
+    async def _know(consumer: AIOKafkaConsumer, topics: set[str]) -> None:
+        """Have the metadata of ``topics`` without an assignment.
+
+        A partition that is assigned before its position is given makes the fetcher report that it has none, whenever it
+        gets to run in between; so partitions are assigned only where a ``seek`` follows at once.
+        """
+        await consumer._client.set_topics(sorted(topics))
 
     @asynccontextmanager
     async def _bounded(self, seconds: float) -> AsyncIterator[None]:
@@ -185,7 +188,7 @@ class Reader:
             raise DependencyUnavailable("kafka", failure_kind(error)) from None
 
     @asynccontextmanager
-    async def _consumer(self, places: Sequence[TopicPartition]) -> AsyncIterator[AIOKafkaConsumer]:
+    async def _consumer(self) -> AsyncIterator[AIOKafkaConsumer]:
         consumer = AIOKafkaConsumer(
             group_id=None,
             client_id="room-reader",
@@ -198,8 +201,6 @@ class Reader:
         )
         try:
             await consumer.start()
-            if places:
-                consumer.assign(list(places))
             yield consumer
         finally:
             await stop_consumer(consumer, _STOP_SECONDS)
