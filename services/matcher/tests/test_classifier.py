@@ -8,7 +8,6 @@ from uuid import UUID
 import pytest
 from prometheus_client import CollectorRegistry
 
-from room_common.cache.memory import LocalVerdictMemory
 from room_common.domain.classification_prompt import Delivery
 from room_common.domain.deliveries import Definition
 from room_common.errors import DependencyUnavailable
@@ -17,6 +16,7 @@ from room_matcher.adapters.fair_slots import FairSlots
 from room_matcher.adapters.patient_llm import PatientLlm
 from room_matcher.handlers.classifier import AGAIN, Classifier, Tally
 from room_matcher.metrics import MatcherMetrics
+from room_testing.local_memory import LocalVerdictMemory
 
 DEFINITIONS = tuple(Definition(UUID(int=number), f"d{number}", f"criterion {number}") for number in range(4))
 

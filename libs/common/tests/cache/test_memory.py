@@ -16,11 +16,11 @@ from room_common.cache.memory import (
     FAILURES_TO_OPEN,
     KEPT_SECONDS,
     LONGEST_ANSWER,
-    LocalVerdictMemory,
     RedisVerdictMemory,
     VerdictMemory,
 )
 from room_common.cache.settings import RedisSettings
+from room_testing.local_memory import LocalVerdictMemory
 
 KEY = "ab" * 32
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
+from typing import IO, NoReturn
 
 from room_common.errors import ConfigurationError
 from room_local.child import ServiceChild
@@ -49,7 +49,7 @@ _EMBEDDED_LIMITS = (
 
 
 class Stack:
-    """Starts with :meth:`up`, runs until :meth:`request_stop`, ends with :meth:`down`, which leaves nothing running.
+    """Starts with :meth:`up`, runs until :meth:`down`, which leaves nothing running.
 
     One stack per folder: a second one is refused. ``services`` and ``environment`` are there for tests.
     """
@@ -77,7 +77,6 @@ class Stack:
         self._reason: str | None = None
         self._lock: IO[str] | None = None
         self._addresses: Addresses | None = None
-        self._stop_requested = False
 
     @property
     def addresses(self) -> Addresses:
@@ -111,14 +110,10 @@ class Stack:
             self._end("failed")
             raise
 
-    def wait(self) -> None:
-        """Block until :meth:`request_stop` is called."""
-        while not self._stop_requested:
+    def wait(self) -> NoReturn:
+        """Block until a signal's handler raises, as Ctrl-C does."""
+        while True:
             time.sleep(_STEP_SECONDS)
-
-    def request_stop(self) -> None:
-        """Make :meth:`wait` return; may be called from a signal handler or another thread."""
-        self._stop_requested = True
 
     def down(self) -> None:
         """Stop everything, in bounded time; harmless when nothing runs."""

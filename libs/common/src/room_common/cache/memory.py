@@ -7,8 +7,6 @@ costs at most ``timeout_seconds``; after a few in a row nobody waits any more un
 from __future__ import annotations
 
 import asyncio
-import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
@@ -171,28 +169,6 @@ class RedisVerdictMemory(Part):
         except _TROUBLE:
             return False
         return True
-
-
-class LocalVerdictMemory:
-    """:class:`VerdictMemory` in this process, bounded; for tests. ``clock`` is monotonic seconds."""
-
-    def __init__(self, *, limit: int = 10_000, clock: Callable[[], float] = time.monotonic) -> None:
-        self._limit = limit
-        self._clock = clock
-        self._answers: OrderedDict[str, tuple[float, str]] = OrderedDict()
-
-    async def get(self, key: str) -> str | None:
-        """See :class:`VerdictMemory`."""
-        until, answer = self._answers.get(key, (0.0, ""))
-        return answer if until > self._clock() else None
-
-    async def put(self, key: str, answer: str) -> None:
-        """See :class:`VerdictMemory`."""
-        kept = answer[:LONGEST_ANSWER].encode("utf-8", "replace").decode()
-        self._answers[key] = (self._clock() + KEPT_SECONDS, kept)
-        self._answers.move_to_end(key)
-        while len(self._answers) > self._limit:
-            self._answers.popitem(last=False)
 
 
 def _text(value: object) -> str | None:

@@ -21,8 +21,3 @@ def uuid7(unix_us: int, randomness: bytes) -> UUID:
     sub_millisecond = (microseconds * 4096 // 1000) & _RAND_A_MASK
     tail = int.from_bytes(randomness[:8], "big") & _RAND_B_MASK
     return UUID(int=(milliseconds & ((1 << 48) - 1)) << 80 | _VERSION | sub_millisecond << 64 | _VARIANT | tail)
-
-
-def unix_ms_of(value: UUID) -> int:
-    """The milliseconds since the epoch that a UUIDv7 carries."""
-    return value.int >> 80

@@ -8,7 +8,7 @@ judged anew.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, TypeVar, cast
 from uuid import UUID
@@ -104,10 +104,6 @@ class Entry:
     trace_id: str | None = None
     dedup: Dedup | None = None
     replay_of: UUID | None = None
-
-    def with_outcome(self, outcome: Outcome, reason: str | None = None, *, dedup: Dedup | None = None) -> Entry:
-        """The same item with another end; it is remembered as given only where ``dedup`` says so."""
-        return replace(self, outcome=outcome, reason=reason, dedup=dedup)
 
 
 @dataclass(frozen=True, slots=True)

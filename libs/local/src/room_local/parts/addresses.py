@@ -42,15 +42,6 @@ def is_free(port: int, host: str = HOST) -> bool:
     return True
 
 
-def accepts(port: int, host: str = HOST, timeout: float = 1.0) -> bool:
-    """Whether somebody accepts a connection there."""
-    try:
-        with socket.create_connection((host, port), timeout=timeout):
-            return True
-    except OSError:
-        return False
-
-
 def socket_folder(data: Path) -> Path:
     """Where a server with this data folder puts its unix socket: the data folder, or a short one if that is too long.
 
