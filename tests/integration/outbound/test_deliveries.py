@@ -79,7 +79,7 @@ def producer() -> MemoryProducer:
 
 @pytest.fixture
 def letters(database: Database, producer: MemoryProducer) -> DeadLetters:
-    return DeadLetters(database, producer)
+    return DeadLetters(database, producer, CollectorRegistry())
 
 
 @pytest.fixture

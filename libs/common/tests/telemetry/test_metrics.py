@@ -24,7 +24,7 @@ def test_the_registry_starts_with_the_build_and_exports_no_created_series() -> N
     metric = define(Metric("room_test_things_total", "counter", "Things.", ("kind",)))
     counter(registry, metric).labels(kind="a").inc()
     text = generate_latest(registry).decode()
-    assert 'room_build_info{service="matcher",version="' in text
+    assert 'room_build_info{commit="unknown",service="matcher",version="' in text
     assert 'room_test_things_total{kind="a"} 1.0' in text
     assert "_created" not in text
 

@@ -46,6 +46,7 @@ def compose(context: Context[IngestSettings]) -> Sequence[Part]:
         request_seconds=settings.kafka_request_seconds,
         alone=context.settings.overflow.dsn is None,
     )
+    metrics.problem = rounds.problem
     overflow = _overflow(context, metrics, rounds)
     intake = Intake(
         settings,

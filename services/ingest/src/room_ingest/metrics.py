@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from room_common.postgres.overflow import OverflowTotal
-from room_common.telemetry.metrics import Metric, define
+from room_common.telemetry.metrics import DEPENDENCY_UP, Metric, define
 from room_ingest.answers import HANDSHAKE, OK, OVERFLOW, TOO_LARGE, UNAVAILABLE, UNKNOWN_TOKEN, Answer
 
 SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.5)
@@ -120,6 +120,7 @@ class IngestMetrics(Collector):
         self.connections = 0
         self.produced: dict[str, int] = {"ok": 0, "retried": 0, "failed": 0}
         self.expired = 0
+        self.problem: Callable[[], str | None] = lambda: "not started"
         self.overflow = OverflowTotal(0, 0, None)
         self.overflowed: dict[str, int] = {"stored": 0, "refused": 0, "drained": 0}
         for route in ("webhooks", "channels"):
@@ -129,6 +130,9 @@ class IngestMetrics(Collector):
     def collect(self) -> Iterable[Family]:
         yield from self._by_answer()
         yield from self._distributions()
+        up = GaugeMetricFamily(DEPENDENCY_UP.name, DEPENDENCY_UP.help, labels=DEPENDENCY_UP.labels)
+        up.add_metric(["kafka"], 0 if self.problem() else 1)
+        yield up
         yield _gauge(IN_FLIGHT, self.in_flight)
         yield _gauge(CONNECTIONS, self.connections)
         yield _gauge(OVERFLOW_ROWS, self.overflow.rows)

@@ -93,7 +93,7 @@ def compose(context: Context[MatcherSettings]) -> Sequence[Part]:
             default_model=settings.llm.fast_model,
             max_output_tokens=own.max_output_tokens,
         ),
-        dead_letters=DeadLetters(producer),
+        dead_letters=DeadLetters(producer, registry),
         fallbacks=FallbackAlerts(database),
         gate=DeadGate(metrics, hold, release),
         metrics=metrics,

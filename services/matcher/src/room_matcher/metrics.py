@@ -5,6 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter
 
 from room_common.domain.deliveries import OUTCOMES, Outcome
+from room_common.domain.verdict import Answer
 from room_common.llm.port import CALL_LOCAL, CallKind
 from room_common.telemetry.metrics import EVENT_AGE, Metric, counter, define, gauge, histogram
 
@@ -24,6 +25,7 @@ VERDICT_WARNINGS_TOTAL = define(
         "room_verdict_warnings_total",
         "counter",
         "Answers that were neither yes nor no; the ledger names the definition.",
+        ("kind",),
     )
 )
 WASTED_CALLS_TOTAL = define(
@@ -71,7 +73,7 @@ class MatcherMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._outcomes = counter(registry, OUTCOMES_TOTAL)
         self._verdicts = counter(registry, VERDICTS_TOTAL)
-        self._warnings = counter(registry, VERDICT_WARNINGS_TOTAL)
+        self._warnings = counter(registry, VERDICT_WARNINGS_TOTAL).labels(str(Answer.UNCLEAR))
         self._wasted = counter(registry, WASTED_CALLS_TOTAL)
         self._again = counter(registry, ALREADY_DECIDED_TOTAL)
         self._diverted = counter(registry, DIVERTED_TOTAL)

@@ -43,7 +43,7 @@ def compose(context: Context[OutboundSettings]) -> Sequence[Part]:
     dispatcher = Dispatcher(
         database,
         delivery,
-        DeadLetters(database, producer),
+        DeadLetters(database, producer, context.registry),
         concurrency=settings.outbound.concurrency,
         poll_seconds=settings.outbound.poll_seconds,
         registry=context.registry,

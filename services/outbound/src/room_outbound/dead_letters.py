@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from prometheus_client import CollectorRegistry
+
 from room_common.contracts import envelope, topics
 from room_common.contracts.messages import OutboundMessage
 from room_common.errors import DeadLetter
@@ -16,6 +18,7 @@ from room_common.kafka.producer import Outgoing, Producer, RecordMetadata
 from room_common.postgres import sending
 from room_common.postgres.database import Database
 from room_common.postgres.sending import Unburied
+from room_common.telemetry.metrics import DEAD_LETTERS, counter
 
 _log = logging.getLogger(__name__)
 _SECONDS: Final = 5.0
@@ -25,9 +28,11 @@ _PAGE: Final = 50
 class DeadLetters:
     """Writes what is missing on ``room.outbound.dead``."""
 
-    def __init__(self, database: Database, producer: Producer) -> None:
+    def __init__(self, database: Database, producer: Producer, registry: CollectorRegistry) -> None:
         self._database = database
         self._producer = producer
+        # Why each failed is the provider's matter, in as many ways as there are: the row and the letter tell.
+        self._letters = counter(registry, DEAD_LETTERS).labels(topics.OUTBOUND_DEAD, "failed")
 
     async def write(self) -> int:
         """Write a page of missing letters; returns how many. Raises ``DependencyUnavailable`` for PostgreSQL only."""
@@ -43,6 +48,7 @@ class DeadLetters:
                 if isinstance(result, RecordMetadata | DeadLetter)
             ]
             await sending.mark_buried(conn, done)
+        self._letters.inc(len(done))
         if len(done) < len(rows):
             _log.warning("dead letters wait for Kafka", extra={"count": len(rows) - len(done)})
         return len(done)

@@ -235,8 +235,7 @@ class Conversation:
         self._count(call, outcome)
 
     def _count(self, call: ToolCall, outcome: str) -> None:
-        name = call.name if self._toolbox.knows(call.name) else "unknown"
-        self._desk.metrics.tool_calls.labels(name, outcome).inc()
+        self._desk.metrics.tool_calls.labels(self._toolbox.label(call.name), outcome).inc()
 
     # -- the transcript
 

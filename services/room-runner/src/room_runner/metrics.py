@@ -20,7 +20,7 @@ CYCLE_SECONDS: Final = define(
     )
 )
 RESUMED: Final = define(
-    Metric("room_cycles_resumed_total", "counter", "Cycles gone on with after another lease of theirs had ended.")
+    Metric("room_cycle_resumes_total", "counter", "Cycles gone on with after another lease of theirs had ended.")
 )
 SUSPENDED: Final = define(
     Metric("room_cycles_suspended_total", "counter", "Cycles given back unfinished, to be resumed.", ("reason",))
@@ -34,7 +34,12 @@ LEASES_LOST: Final = define(
 )
 SWEPT: Final = define(Metric("room_leases_swept_total", "counter", "Expired leases of any process that were ended."))
 TOOL_CALLS: Final = define(
-    Metric("room_tool_calls_total", "counter", "Tool calls of cycles by tool and outcome.", ("tool", "outcome"))
+    Metric(
+        "room_tool_calls_total",
+        "counter",
+        "Tool calls of cycles; tool outside stands for all but the built-in ones.",
+        ("tool", "outcome"),
+    )
 )
 TICKS: Final = define(Metric("room_ticks_taken_total", "counter", "Tick commands taken, by reason.", ("reason",)))
 PUBLISHED: Final = define(

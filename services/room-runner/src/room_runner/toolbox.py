@@ -64,9 +64,11 @@ class Toolbox:
         theirs = (tool for tool in self._outside.values() if self._offered(tool))
         return (*descriptions(), *(description(tool.name, tool.description, tool.parameters) for tool in theirs))
 
-    def knows(self, name: str) -> bool:
-        """Whether there is such a tool, ours or another's."""
-        return name in TOOLS or name in self._outside
+    def label(self, name: str) -> str:
+        """A tool's name as one of few: what operators and models name is no label."""
+        if name in TOOLS:
+            return name
+        return "outside" if name in self._outside else "unknown"
 
     def outside(self, name: str) -> OutsideTool | None:
         """The outside tool of that name, if it may be called."""

@@ -22,7 +22,7 @@ from room_common.kafka.records import Record
 from room_common.postgres import opt_outs, replies, waiting_replies
 from room_common.postgres.database import Connection, Database
 from room_common.postgres.replies import ReplyChannel
-from room_common.telemetry.metrics import counter
+from room_common.telemetry.metrics import DEAD_LETTERS, counter, dead_letter_reason
 from room_common.telemetry.tracing import trace_id_of
 from room_scheduler.channel_secrets import ChannelSecrets
 from room_scheduler.domain.local import read_local
@@ -72,6 +72,7 @@ class Inbox:
         self._debounce = debounce_seconds
         self._replies = counter(registry, REPLIES)
         self._ticks = counter(registry, TICKS).labels("reply")
+        self._letters = counter(registry, DEAD_LETTERS)
 
     async def handle(self, records: Sequence[Record]) -> None:
         """Take each reply in turn. Raises ``DependencyUnavailable``; the batch is then handled again."""
@@ -186,6 +187,7 @@ class Inbox:
             value=record.value,
             headers=envelopes.dead_headers(record, error, 1),
         )
+        self._letters.labels(topics.REPLIES_DEAD, dead_letter_reason(error.kind)).inc()
         self._count("unknown", "dead")
         _log.warning(
             "reply dead-lettered",

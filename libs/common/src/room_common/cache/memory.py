@@ -20,7 +20,7 @@ from redis.exceptions import RedisError
 from room_common.cache.settings import RedisSettings
 from room_common.coalescing import Coalescer
 from room_common.service.parts import Part
-from room_common.telemetry.metrics import Metric, counter, define
+from room_common.telemetry.metrics import DEPENDENCY_UP, Metric, counter, define, gauge
 
 KEPT_SECONDS = 24 * 3600
 LONGEST_ANSWER = 1_000
@@ -82,10 +82,14 @@ class RedisVerdictMemory(Part):
         self._lookups = counter(registry, LOOKUPS)
         for result in ("hit", "miss", "unavailable"):
             self._lookups.labels(result)
+        self._up = gauge(registry, DEPENDENCY_UP).labels("redis") if self._redis is not None else None
 
     async def start(self) -> None:
         """Connect, so that the first call need not. Redis being away is no error."""
-        if self._redis is not None and not await self._answers(self._redis):
+        if self._redis is None:
+            return
+        self._report(1)
+        if not await self._answers(self._redis):
             self._open()
 
     async def stop(self) -> None:
@@ -148,7 +152,12 @@ class RedisVerdictMemory(Part):
         self._failures = 0
         return True, value
 
+    def _report(self, up: int) -> None:
+        if self._up is not None:
+            self._up.set(up)
+
     def _open(self) -> None:
+        self._report(0)
         self._probe = asyncio.create_task(self._until_it_answers(), name="probe redis")
 
     async def _until_it_answers(self) -> None:
@@ -159,6 +168,7 @@ class RedisVerdictMemory(Part):
                 break
         self._failures = 0
         self._probe = None
+        self._report(1)
         _log.info("redis answers again")
 
     @staticmethod

@@ -98,7 +98,10 @@ class GroupObserver:
                 ends = await consumer.end_offsets(list(partitions)) if partitions else {}
         except (KafkaError, OSError, TimeoutError) as error:
             log.info("offsets can't be read", group=self._group, kind=failure_kind(error))
+            self.metrics.up.set(0)
             return
+        if partitions:
+            self.metrics.up.set(1)
         if partitions is not self._partitions:
             return
         self.lag = 0

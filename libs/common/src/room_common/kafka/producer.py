@@ -160,6 +160,8 @@ class Producer(Part):
             else:
                 outcome = result.kind
             self._metrics.sent.labels(one.record.topic, outcome).inc()
+        if topics or any(isinstance(result, DependencyUnavailable) for result in results):
+            self._metrics.up.set(1 if topics else 0)
         for topic in topics:
             self._metrics.send_seconds.labels(topic).observe(seconds)
         for one in sending:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from room_common.llm.port import TIERS, Completion, Tier
-from room_common.telemetry.metrics import Metric, counter, define, histogram
+from room_common.telemetry.metrics import DEPENDENCY_UP, Metric, counter, define, gauge, histogram
 
 Outcome = Literal["ok", "fallback", "provider", "rejected", "unforeseen", "cancelled"]
 OUTCOMES: tuple[Outcome, ...] = ("ok", "fallback", "provider", "rejected", "unforeseen", "cancelled")
@@ -53,6 +53,7 @@ class LlmMetrics:
     duration: Histogram
     tokens: Counter
     retries: Counter
+    up: Gauge
 
     @classmethod
     def build(cls, registry: CollectorRegistry) -> LlmMetrics:
@@ -62,7 +63,9 @@ class LlmMetrics:
             duration=histogram(registry, DURATION),
             tokens=counter(registry, TOKENS),
             retries=counter(registry, RETRIES),
+            up=gauge(registry, DEPENDENCY_UP).labels("llm"),
         )
+        metrics.up.set(1)
         for tier in TIERS:
             metrics.duration.labels(tier)
             for outcome in OUTCOMES:
@@ -73,6 +76,7 @@ class LlmMetrics:
 
     def answered(self, tier: Tier, completion: Completion) -> None:
         """Count an answer and its tokens."""
+        self.up.set(1)
         self.requests.labels(tier, "fallback" if completion.fallback else "ok").inc()
         counts = (completion.input_tokens, completion.output_tokens, completion.cached_tokens)
         for direction, count in zip(DIRECTIONS, counts, strict=True):

@@ -71,10 +71,12 @@ class OpenAiLlm(Part):
                 completion = await self._with_fallback(request)
             except DependencyUnavailable as error:
                 outcome = "provider"
+                self._metrics.up.set(0)
                 error.at = self._at
                 raise
             except EventRejected:
                 outcome = "rejected"
+                self._metrics.up.set(1)
                 raise
             except asyncio.CancelledError:
                 outcome = "cancelled"

@@ -7,15 +7,17 @@ A module describes its metrics at import with :func:`define` and makes them at r
     self._outcomes = counter(registry, OUTCOMES)
 
 Names follow Prometheus: base units, counters end in ``_total``, and labels have few values: never an id, a token or a
-URL.
+URL. Which labels there are, and how many values each may have, is said once, in ``LABELS``.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Literal
+from importlib.resources import files
+from typing import Final, Literal
 from weakref import WeakKeyDictionary
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
@@ -33,7 +35,46 @@ AGE = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0)
 """Buckets in seconds for the age of what waits in a queue."""
 
 _NAME = re.compile(r"room_[a-z][a-z0-9_]*")
-_FORBIDDEN_LABELS = frozenset({"room", "instance_id", "event", "token", "tenant", "user", "url", "id"})
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What a label says, and the largest number of values it has in one process. Partitions are an installation's."""
+
+    meaning: str
+    most: int
+
+
+LABELS: Final[Mapping[str, Label]] = {
+    "answer": Label("What the answer of ingest meant.", 20),
+    "channel": Label("Kind of channel; `unknown` where it could not be told.", 8),
+    "code": Label("HTTP status.", 16),
+    "commit": Label("Commit that the release was built from; `unknown` outside of an image.", 1),
+    "dependency": Label("What Room stands on: `postgresql`, `kafka`, `redis`, `llm`.", 4),
+    "direction": Label("Tokens sent (`input`), received (`output`), or sent and found in the provider's cache.", 3),
+    "error": Label("Class of an exception.", 30),
+    "fate": Label("What became of a human reply.", 20),
+    "group": Label("Consumer group.", 4),
+    "kind": Label("Kind of what is counted, as the metric says.", 30),
+    "outcome": Label("How it ended, as the metric says.", 20),
+    "part": Label("Part of a service, as its log names them.", 20),
+    "partition": Label("Partition of a topic; exported by its owner only.", 512),
+    "reason": Label("Why, as the metric says.", 30),
+    "remembered": Label("Whether the verdict came from memory: `yes` or `no`.", 2),
+    "result": Label("What it came to, as the metric says.", 8),
+    "route": Label("`webhooks`, `channels` or `other`.", 3),
+    "service": Label("Name of the service.", 1),
+    "stage": Label("Stage of an event's life, in this order: `decided` or `pending`, `taken`, `cycle_ended`.", 4),
+    "state": Label("State of what is counted, as the metric says.", 8),
+    "status": Label("How it ended, as the metric says.", 10),
+    "tier": Label("`fast` or `standard`, the two tiers of models.", 2),
+    "tool": Label("Built-in tool; `outside` for all others, `unknown` for names that a model made up.", 8),
+    "topic": Label("Kafka topic.", 8),
+    "verdict": Label("How a model's answer was understood.", 3),
+    "version": Label("Version of Room.", 1),
+    "why": Label("Why, as the metric says.", 3),
+}
+"""Every label there is. A value that nobody here counted on belongs into a log line instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +94,8 @@ class Metric:
             raise Defect(f"{self.name}: the help text is a sentence")
         if (self.kind == "histogram") != bool(self.buckets):
             raise Defect(f"{self.name}: histograms, and no others, have buckets")
-        if _FORBIDDEN_LABELS.intersection(self.labels):
-            raise Defect(f"{self.name}: labels must have few values")
+        if unknown := set(self.labels) - set(LABELS):
+            raise Defect(f"{self.name}: labels must have few values, and be in LABELS: {', '.join(sorted(unknown))}")
 
 
 _catalogue: dict[str, Metric] = {}
@@ -112,7 +153,9 @@ def _make(registry: CollectorRegistry, metric: Metric) -> Instrument:
     return Histogram(metric.name, metric.help, metric.labels, registry=registry, buckets=metric.buckets)
 
 
-BUILD_INFO = define(Metric("room_build_info", "gauge", "Always 1; the labels say what runs.", ("version", "service")))
+BUILD_INFO = define(
+    Metric("room_build_info", "gauge", "Always 1; the labels say what runs.", ("version", "commit", "service"))
+)
 DEPENDENCY_UP = define(
     Metric("room_dependency_up", "gauge", "1 while the dependency answered last time, else 0.", ("dependency",))
 )
@@ -124,6 +167,9 @@ EVENT_AGE = define(
         ("stage",),
         AGE,
     )
+)
+DEAD_LETTERS = define(
+    Metric("room_dead_letters_total", "counter", "Records put on a dead-letter topic.", ("topic", "reason"))
 )
 PART_FAILURES = define(
     Metric("room_part_start_failures_total", "counter", "Starts of a part that failed and are repeated.", ("part",))
@@ -143,9 +189,20 @@ def room_version() -> str:
         return "unknown"
 
 
+def room_commit() -> str:
+    """The commit this Room was built from: the file COMMIT beside the package, which an image's build writes."""
+    found = files("room_common").joinpath("COMMIT")
+    return found.read_text().strip()[:40] if found.is_file() else "unknown"
+
+
+def dead_letter_reason(kind: str) -> str:
+    """The kind of a dead letter as a label: whatever nobody foresaw is one of them."""
+    return "unforeseen" if kind.startswith("unforeseen") else kind
+
+
 def new_registry(service: str) -> CollectorRegistry:
     """A registry with the build information. Counters don't export a ``_created`` series, which would double them."""
     disable_created_metrics()  # type: ignore[no-untyped-call]
     registry = CollectorRegistry(auto_describe=True)
-    gauge(registry, BUILD_INFO).labels(version=room_version(), service=service).set(1)
+    gauge(registry, BUILD_INFO).labels(room_version(), room_commit(), service).set(1)
     return registry

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from prometheus_client import CollectorRegistry
+
 from room_common.contracts.envelope import ITEM, dead_headers
 from room_common.contracts.topics import WEBHOOKS_DEAD
 from room_common.errors import DeadLetter
 from room_common.faults import crash_point
 from room_common.kafka.producer import Producer
 from room_common.kafka.records import Headers, Record
+from room_common.telemetry.metrics import DEAD_LETTERS, counter, dead_letter_reason
 
 
 class DeadLetters:
     """Publishes to the dead-letter topic and waits for the acknowledgement."""
 
-    def __init__(self, producer: Producer) -> None:
+    def __init__(self, producer: Producer, registry: CollectorRegistry) -> None:
         self._producer = producer
+        self._letters = counter(registry, DEAD_LETTERS)
 
     async def publish(self, record: Record, error: DeadLetter, *, attempts: int, item: int | None = None) -> None:
         """Publish ``record`` with why it died; ``item`` says which of its items did. Raises ``DependencyUnavailable``.
@@ -29,6 +33,7 @@ class DeadLetters:
             await self._send(record, record.value, headers)
         except DeadLetter:
             await self._send(record, b"", headers)
+        self._letters.labels(WEBHOOKS_DEAD, dead_letter_reason(error.kind)).inc()
         crash_point("matcher.after_dead_publish")
 
     async def _send(self, record: Record, value: bytes | None, headers: Headers) -> None:
