@@ -81,6 +81,8 @@ ROUTES = (
     Route("GET", "/stats", "viewer"),
     Route("GET", "/services", "viewer"),
     # last, in this order: what they delete is used by the routes above
+    Route("GET", "/feed", "viewer"),
+    Route("GET", "/cycles/{cycle_id}/feed", "operator"),
     Route("DELETE", "/definitions/{definition_id}", "operator"),
     Route("DELETE", "/sources/{source_id}", "operator"),
     Route("DELETE", "/instances/{slug}", "operator"),
@@ -126,6 +128,8 @@ async def _ask(admin: Administering, route: Route, room: ListedRoom, role: str |
         body = {"definitions": [str(room.definition_id)]}
     admin.records.keep(room.delivery_id)
     return await admin.call(route.method, route.path.format(**ids), role, **({} if body is None else {"json": body}))
+    if route.path.endswith("/feed"):
+        admin.feed.stopping.set()  # a stream ends then, after the states that it begins with
 
 
 def test_the_table_has_every_route(admin: Administering) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Final
 
 from fastapi import Depends, Request
@@ -49,3 +50,14 @@ async def operator(caller: Annotated[Caller, Depends(viewer)]) -> Caller:
 
 Viewer = Annotated[Caller, Depends(viewer)]
 Operator = Annotated[Caller, Depends(operator)]
+
+
+def still_valid(request: Request, database: Database) -> Callable[[], Awaitable[bool]]:
+    """Asks whether the token of a request that was let in is still valid: a stream outlives its first look."""
+    token = request.headers.get("authorization", "").partition(" ")[2].strip()
+
+    async def holds() -> bool:
+        async with database.transaction() as conn:
+            return await access.find_caller(conn, token_digest(token)) is not None
+
+    return holds

@@ -5,12 +5,14 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from room_admin import problems
+from room_admin.answers import Answers
 from room_admin.apply import Applier, Urls
 from room_admin.deliveries import Deliveries
+from room_admin.feed import Feed
 from room_admin.limits import BodyLimit
 from room_admin.panel import application as panel
 from room_admin.problems import ProblemDetails
-from room_admin.routes import apply, changes, definitions, deliveries, instances, overflow, rooms, work
+from room_admin.routes import answers, apply, changes, definitions, deliveries, feed, instances, overflow, rooms, work
 from room_admin.routes.definitions import Tester
 from room_common.postgres.database import Database
 from room_common.telemetry.metrics import room_version
@@ -24,6 +26,8 @@ def build(
     urls: Urls | None = None,
     reading: Deliveries | None = None,
     tester: Tester | None = None,
+    live: Feed | None = None,
+    answering: Answers | None = None,
 ) -> FastAPI:
     """The API. Without adapters it can only describe itself: the committed OpenAPI document is made that way."""
     app = FastAPI(
@@ -45,7 +49,9 @@ def build(
     app.state.urls = urls
     app.state.deliveries = reading
     app.state.tester = tester
-    for routes in (apply, instances, changes, rooms, definitions, deliveries, overflow, work):
+    app.state.feed = live
+    app.state.answers = answering
+    for routes in (apply, instances, changes, rooms, definitions, deliveries, overflow, work, answers, feed):
         app.include_router(routes.router, prefix="/api/v1")
     panel.mount(app)
     return app

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from room_admin.answers import Answers
 from room_admin.api import build
 from room_admin.apply import Applier, Urls
 from room_admin.backtest import Backtest
 from room_admin.deliveries import Deliveries
+from room_admin.feed import Feed
 from room_admin.routes.definitions import Tester
 from room_admin.server import ApiServer, Bootstrap
 from room_admin.settings import AdminSettings
@@ -32,6 +34,8 @@ def compose(context: Context[AdminSettings]) -> Sequence[Part]:
     deliveries = Deliveries(database, keyring, Reader(settings.kafka), producer)
     llm = OpenAiLlm(settings.llm, context.registry, concurrency=settings.admin.test_calls)
     backtest = Backtest(deliveries, llm, calls_at_once=settings.admin.test_calls, seconds=settings.admin.test_seconds)
+    feed = Feed(database)
+    answers = Answers(database, producer)
     token = settings.admin.bootstrap_token
     return [
         database,
@@ -39,8 +43,10 @@ def compose(context: Context[AdminSettings]) -> Sequence[Part]:
         llm,
         Bootstrap(database, None if token is None else token_digest(token.get_secret_value())),
         ApiServer(
-            build(database, Applier(database, keyring, urls), urls, deliveries, Tester(backtest)), settings.admin
+            build(database, Applier(database, keyring, urls), urls, deliveries, Tester(backtest), feed, answers),
+            settings.admin,
         ),
+        feed,  # behind the API: it stops first, which ends the streams that the API would wait for
         StateReporter(database, context),
         producer,  # last: the API needs no Kafka for most of what it does
     ]

@@ -24,6 +24,7 @@ from room_admin.api import build
 from room_admin.apply import Applier, Urls
 from room_admin.backtest import Backtest
 from room_admin.deliveries import Deliveries, Records, Sender
+from room_admin.feed import Feed
 from room_admin.routes.definitions import Tester
 from room_common.crypto import Keyring
 from room_common.domain.tokens import TokenKeys, token_digest
@@ -101,7 +102,8 @@ class Administering:
         urls = Urls(keyring, TokenKeys((b"\x02" * 32,)), public_url)
         deliveries = Deliveries(database, keyring, reader, sender)
         tester = Tester(Backtest(deliveries, self.llm, calls_at_once=4, seconds=test_seconds))
-        self.app: FastAPI = build(database, Applier(database, keyring, urls), urls, deliveries, tester)
+        self.feed = Feed(database)
+        self.app: FastAPI = build(database, Applier(database, keyring, urls), urls, deliveries, tester, self.feed)
 
     def client(self, role: str | None = "operator", **options: Any) -> httpx.AsyncClient:
         """A client of the API; None sends no token, another word than a role is sent as the token."""
@@ -236,7 +238,9 @@ async def opened(
             dsn, database, public_url=public_url, kafka=kafka, keyring=keyring, llm=llm, test_seconds=test_seconds
         )
         await add_callers(world)
+        await world.feed.start()
         yield world
+        await world.feed.stop()
     finally:
         await database.stop()
 

@@ -355,15 +355,3 @@ _STATS: Final = {
         where received_at >= %(since)s and (%(instance)s::uuid is null or instance_id = %(instance)s) group by status
     """,
 }
-
-
-async def services(conn: Connection) -> Sequence[Row]:
-    """Every process that reported lately; ``age_seconds`` says how long ago, by the database's clock."""
-    cursor = await conn.execute(
-        """
-        select service, process, version, held_reason, lag, detail, seen_at,
-               extract(epoch from now() - seen_at)::float8 as age_seconds
-        from service_state order by service, process
-        """
-    )
-    return await cursor.fetchall()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from psycopg.types.json import Jsonb
@@ -23,15 +22,6 @@ class ProcessState:
     held_reason: str | None = None
     lag: int | None = None
     detail: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class SeenState:
-    """A state with the database's time of it, and how many seconds ago that was."""
-
-    state: ProcessState
-    seen_at: datetime
-    age_seconds: float
 
 
 async def save(conn: Connection, state: ProcessState) -> None:
@@ -62,20 +52,13 @@ async def remove_dead(conn: Connection, service: str, hours: float = 24.0) -> No
     )
 
 
-async def list_states(conn: Connection) -> list[SeenState]:
-    """Every process, by service and process."""
+async def list_states(conn: Connection) -> Sequence[dict[str, Any]]:
+    """Every process, by service and process; ``age_seconds`` says how long ago it reported, by the database's clock."""
     cursor = await conn.execute(
         """
         select service, process, version, held_reason, lag, detail, seen_at,
-               extract(epoch from clock_timestamp() - seen_at)::float8 as age
+               extract(epoch from clock_timestamp() - seen_at)::float8 as age_seconds
         from service_state order by service, process
         """
     )
-    return [
-        SeenState(
-            ProcessState(row["service"], row["process"], row["version"], row["held_reason"], row["lag"], row["detail"]),
-            row["seen_at"],
-            row["age"],
-        )
-        for row in await cursor.fetchall()
-    ]
+    return await cursor.fetchall()

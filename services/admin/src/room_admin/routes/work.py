@@ -26,7 +26,7 @@ from room_admin.routes.parameters import (
     room_of,
 )
 from room_common.domain.decoding import decode_payload
-from room_common.postgres import access, listings, retries, sending
+from room_common.postgres import access, listings, retries, sending, service_state
 from room_common.postgres.access import Caller
 from room_common.postgres.database import Connection, Database
 from room_common.postgres.listings import ListName
@@ -161,4 +161,4 @@ async def show_stats(database: DatabaseOf, _: Viewer, room: Slug | None = None, 
 async def list_services(database: DatabaseOf, _: Viewer) -> Page:
     """The processes of this installation: version, lag, what they are held by, when they last reported."""
     async with database.transaction() as conn:
-        return Page(items=list(await listings.services(conn)), next=None)
+        return Page(items=list(await service_state.list_states(conn)), next=None)

@@ -9,7 +9,7 @@ from room_admin.domain.attention import notices
 from room_admin.domain.volume import hours
 from room_admin.panel import pages
 from room_admin.panel.sessions import Visiting
-from room_common.postgres import listings, panel_views
+from room_common.postgres import panel_views, service_state
 
 router = APIRouter()
 
@@ -19,7 +19,7 @@ async def show_overview(request: Request, database: DatabaseOf, visit: Visiting)
     """Rooms, processes, and what wants a person."""
     async with database.transaction() as conn:
         rooms = await panel_views.rooms(conn)
-        processes = await listings.services(conn)
+        processes = await service_state.list_states(conn)
         sums = await panel_views.day_sums(conn)
     found = notices(rooms, processes, sums["unsent"])
     return pages.page(request, "overview.html", visit, rooms=rooms, processes=processes, sums=sums, notices=found)
@@ -37,5 +37,5 @@ async def show_volume(request: Request, database: DatabaseOf, visit: Visiting) -
 async def show_services(request: Request, database: DatabaseOf, visit: Visiting) -> Response:
     """Every process: version, lag, what holds it, when it reported."""
     async with database.transaction() as conn:
-        processes = await listings.services(conn)
+        processes = await service_state.list_states(conn)
     return pages.page(request, "services.html", visit, processes=processes)
