@@ -421,3 +421,30 @@ async def test_what_is_no_document_is_refused(
     answer = await admin.call("POST", "/apply", content=content, headers={"content-type": media})
     assert answer.status_code in statuses
     assert answer.headers["content-type"] == "application/problem+json"
+
+
+async def test_an_exported_room_is_applied_without_a_change_and_without_its_secrets(admin: Administering) -> None:
+    document = room_document("exported")
+    await admin.apply(document, "hunter2")
+    before = await _everything(admin)
+    exported = await admin.get("/instances/exported/export")
+    assert "hunter2" not in json.dumps(exported)
+    assert exported["room"]["sources"][1]["secrets"][0]["stored"] == 1
+    again = await admin.call("POST", "/apply", json=exported)
+    assert again.status_code == 200, again.text
+    assert again.json()["changed"] is False
+    assert await _everything(admin) == before
+    edited = exported["room"] | {"mandate": "Watch closely."}
+    answer = await admin.call("POST", "/apply", json={"room": edited})
+    assert _changed(answer.json()) == {"room exported": "update"}
+    assert (await admin.get("/instances/exported/export"))["room"] == edited
+
+
+async def test_a_stored_secret_that_is_not_there_is_refused_with_its_place(admin: Administering) -> None:
+    document = room_document("unstored")
+    document["sources"][0]["secrets"] = [{"stored": 1}]
+    answer = await admin.call("POST", "/apply", json={"room": document})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == "/room/sources/0/secrets/0"
+    assert (await admin.call("GET", "/instances/unstored/export")).status_code == 404
+    assert (await admin.call("GET", "/instances/unstored/export", "viewer")).status_code == 403

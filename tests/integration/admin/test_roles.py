@@ -48,6 +48,7 @@ ROUTES = (
     Route("GET", "/instances/{slug}/definitions", "viewer"),
     Route("GET", "/instances/{slug}/channels", "viewer"),
     Route("GET", "/instances/{slug}/tools", "viewer"),
+    Route("GET", "/instances/{slug}/export", "operator"),
     Route("POST", "/instances/{slug}/tools/{name}/confirm", "operator", status=404),
     Route("POST", "/instances/{slug}/tick", "operator"),
     Route("POST", "/instances/{slug}/resume", "operator", status=409),
@@ -80,9 +81,9 @@ ROUTES = (
     Route("GET", "/overflow", "viewer"),
     Route("GET", "/stats", "viewer"),
     Route("GET", "/services", "viewer"),
-    # last, in this order: what they delete is used by the routes above
     Route("GET", "/feed", "viewer"),
     Route("GET", "/cycles/{cycle_id}/feed", "operator"),
+    # last, in this order: what they delete is used by the routes above
     Route("DELETE", "/definitions/{definition_id}", "operator"),
     Route("DELETE", "/sources/{source_id}", "operator"),
     Route("DELETE", "/instances/{slug}", "operator"),
@@ -127,9 +128,9 @@ async def _ask(admin: Administering, route: Route, room: ListedRoom, role: str |
     if body is not None and "definitions" in body:
         body = {"definitions": [str(room.definition_id)]}
     admin.records.keep(room.delivery_id)
-    return await admin.call(route.method, route.path.format(**ids), role, **({} if body is None else {"json": body}))
     if route.path.endswith("/feed"):
         admin.feed.stopping.set()  # a stream ends then, after the states that it begins with
+    return await admin.call(route.method, route.path.format(**ids), role, **({} if body is None else {"json": body}))
 
 
 def test_the_table_has_every_route(admin: Administering) -> None:

@@ -19,7 +19,9 @@ from room_admin.domain.difference import (
     difference,
     prompts_differ,
 )
-from room_admin.tool_rows import read_tools, write_tools
+from room_admin.domain.export import document_of
+from room_admin.domain.stored_secrets import Secrets, complete
+from room_admin.tool_rows import read_tools, tool_configs_of, write_tools
 from room_common.contracts import channel_config as channel_configs
 from room_common.contracts import source_config
 from room_common.contracts.channel_config import (
@@ -31,7 +33,6 @@ from room_common.contracts.channel_config import (
 )
 from room_common.contracts.room_document import DefinitionDocument, RoomDocument, SourceDocument
 from room_common.contracts.source_config import SourceConfig, Verify, read_config
-from room_common.contracts.tool_config import ToolConfig
 from room_common.crypto import Keyring, UnknownKey
 from room_common.domain.tokens import RANDOM_BYTES, TokenKeys, make_token, token_digest
 from room_common.errors import Refused
@@ -66,6 +67,11 @@ class Urls:
         self._keyring = keyring
         self._token_keys = token_keys
         self._public_url = public_url
+
+    @property
+    def public_url(self) -> str:
+        """What senders post to."""
+        return self._public_url
 
     async def make(
         self, conn: Connection, path: str, *, source_id: UUID | None = None, channel_id: UUID | None = None
@@ -112,29 +118,29 @@ class Applier:
     async def apply(
         self,
         document: RoomDocument,
-        secrets: Mapping[str, Sequence[str]],
+        given: Secrets,
         caller: Caller,
         *,
         dry_run: bool,
-        channel_config: ChannelConfig | None = None,
-        tool_configs: Mapping[str, ToolConfig] | None = None,
     ) -> Applied:
         """Make the instance match. Applied twice, the second time changes nothing.
 
-        ``channel_config`` is what :func:`channel_config_of` made of the document's channel and its secrets, and
-        ``tool_configs`` what :func:`~room_admin.tool_rows.tool_configs_of` made of its tools.
-        Raises ``Refused('timezone')`` for a timezone that the database, which counts a budget's days, does not know.
+        Raises ``Refused('timezone')`` for a timezone that the database, which counts a budget's days, does not know,
+        ``NotStored`` for a reference to a stored secret that is not there, and what :func:`channel_config_of` raises.
         """
         async with self._database.transaction() as conn:
             if not await configuration.knows_timezone(conn, document.timezone):
                 raise Refused("timezone", "PostgreSQL does not know this timezone; write one like Europe/Rome")
             await configuration.lock_slug(conn, document.slug)
             current = await self._read(conn, document.slug)
-            changes = difference(document, secrets, current, channel_config, tool_configs)
+            secrets = complete(document, given, current)
+            channel_config = channel_config_of(document, secrets.channel)
+            tool_configs = tool_configs_of(document, secrets.tools)
+            changes = difference(document, secrets.sources, current, channel_config, tool_configs)
             if dry_run or not changed(changes):
                 return Applied(current.instance_id if current else None, changes, ())
             touched = frozenset((change.kind, change.name) for change in changes if change.action != "unchanged")
-            work = _Work(conn, self._keyring, self._urls, document, secrets, current, touched, channel_config)
+            work = _Work(conn, self._keyring, self._urls, document, secrets.sources, current, touched, channel_config)
             instance_id = await work.carry_out()
             applied = Applied(instance_id, changes, tuple(work.new_urls))
             await write_tools(
@@ -142,7 +148,7 @@ class Applier:
                 self._keyring,
                 instance_id,
                 document,
-                tool_configs or {},
+                tool_configs,
                 current.tools if current is not None else {},
                 frozenset(name for kind, name in touched if kind == "tool"),
             )
@@ -155,6 +161,12 @@ class Applier:
                 detail={"changes": [f"{c.action} {c.kind} {c.name}" for c in changes if c.action != "unchanged"]},
             )
             return applied
+
+    async def export(self, slug: str) -> RoomDocument | None:
+        """The document that makes an instance what it is, None where there is none. Raises ``Refused``."""
+        async with self._database.transaction() as conn:
+            current = await self._read(conn, slug)
+        return None if current is None else document_of(slug, current)
 
     async def _read(self, conn: Connection, slug: str) -> CurrentRoom | None:
         row = await configuration.read_instance(conn, slug)

@@ -70,15 +70,20 @@ class Document(BaseModel):
 
 
 class SecretReference(Document):
-    """Where a secret is read from: an environment variable or a file, of the machine that runs ``room apply``."""
+    """Where a secret is read from: an environment variable or a file, of the machine that runs ``room apply``; or the
+    secret that is stored already stays, which is how an export refers to it.
+    """
 
     env: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
     file: Annotated[str, StringConstraints(min_length=1)] | None = None
+    stored: int | None = Field(
+        None, ge=1, le=MAX_SECRETS, description="Which of the secrets stored now, from 1. Only a source has several."
+    )
 
     @model_validator(mode="after")
     def _one_of(self) -> Self:
-        if (self.env is None) == (self.file is None):
-            raise ValueError("write either env: NAME or file: PATH")
+        if sum(value is not None for value in (self.env, self.file, self.stored)) != 1:
+            raise ValueError("write either env: NAME or file: PATH, or stored: 1 for the one that is stored now")
         return self
 
 

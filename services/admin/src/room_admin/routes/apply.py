@@ -1,4 +1,4 @@
-"""Making an instance match its document."""
+"""Making an instance match its document, and the document of an instance."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from room_admin.access import Operator
-from room_admin.apply import Applied, Applier, channel_config_of
+from room_admin.apply import Applied, Applier
 from room_admin.domain.difference import changed
+from room_admin.domain.stored_secrets import NotStored, Secrets
 from room_admin.problems import FieldError, Problem, pointer
-from room_admin.tool_rows import tool_configs_of
-from room_common.contracts.channel_config import CHANNEL_SECRETS, ChannelConfig
+from room_admin.routes.instances import RoomSlug
 from room_common.contracts.room_document import RoomDocument
 from room_common.contracts.source_config import MAX_SECRETS, unusable_secrets
 from room_common.errors import Refused
@@ -23,7 +23,7 @@ SecretValue = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
 
 
 class ApplyRequest(BaseModel):
-    """A room document, and the secrets that its references stand for."""
+    """A room document, and the secrets that its references stand for; those that are ``stored`` need no value."""
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
@@ -78,25 +78,52 @@ class ApplyAnswer(BaseModel):
 async def apply(request: Request, body: ApplyRequest, caller: Operator) -> ApplyAnswer:
     """Make an instance match the document. Idempotent: a second time changes nothing."""
     _check_secrets(body)
+    _check_channel_secrets(body)
     _check_tool_secrets(body)
-    channel_config = _channel_config(body)
     applier: Applier = request.app.state.applier
+    given = Secrets(body.secrets, body.channel_secrets, body.tool_secrets)
     try:
-        applied = await applier.apply(
-            body.room,
-            body.secrets,
-            caller,
-            dry_run=body.dry_run,
-            channel_config=channel_config,
-            tool_configs=tool_configs_of(body.room, body.tool_secrets),
-        )
+        applied = await applier.apply(body.room, given, caller, dry_run=body.dry_run)
+    except ValidationError as error:
+        raise Problem(
+            422,
+            "the secrets do not fit the channel",
+            tuple(
+                FieldError(pointer=pointer(("body", "channel_secrets", item["loc"][-1])), detail=item["msg"])
+                for item in error.errors(include_url=False, include_input=False, include_context=False)
+            ),
+        ) from None
+    except NotStored as error:
+        place = pointer(("body", "room", *error.place))
+        raise Problem(422, "a secret is missing", (FieldError(pointer=place, detail=str(error)),)) from None
     except Refused as error:
         raise Problem(422, str(error), (FieldError(pointer="/room/timezone", detail=str(error)),)) from None
     return _answer(applied, dry_run=body.dry_run)
 
 
+class ExportAnswer(BaseModel):
+    """A room document whose secrets are references to what is stored."""
+
+    room: RoomDocument
+
+
+@router.get("/instances/{slug}/export")
+async def export(request: Request, slug: RoomSlug, _: Operator) -> ExportAnswer:
+    """The document that makes an instance what it is: applying it changes nothing. It holds no secret."""
+    applier: Applier = request.app.state.applier
+    try:
+        document = await applier.export(slug)
+    except Refused as error:
+        raise Problem(409, str(error)) from None
+    if document is None:
+        raise Problem(404, f"there is no room {slug!r}")
+    return ExportAnswer(room=document)
+
+
 def _check_secrets(body: ApplyRequest) -> None:
-    wanted = {source.name: len(source.secrets) for source in body.room.sources}
+    wanted = {
+        source.name: sum(reference.stored is None for reference in source.secrets) for source in body.room.sources
+    }
     errors = [
         FieldError(pointer=pointer(("body", "secrets", name)), detail="the document has no source of this name")
         for name in body.secrets
@@ -120,7 +147,7 @@ def _check_secrets(body: ApplyRequest) -> None:
 
 
 def _check_tool_secrets(body: ApplyRequest) -> None:
-    wanted = {tool.name for tool in body.room.tools if tool.secret is not None}
+    wanted = {tool.name for tool in body.room.tools if tool.secret is not None and tool.secret.stored is None}
     errors = [
         FieldError(pointer=pointer(("body", "tool_secrets", name)), detail=detail)
         for names, detail in (
@@ -138,25 +165,20 @@ def _check_tool_secrets(body: ApplyRequest) -> None:
         raise Problem(422, "the secrets do not fit the tools", tuple(errors))
 
 
-def _channel_config(body: ApplyRequest) -> ChannelConfig | None:
-    wanted = CHANNEL_SECRETS[body.room.channel.type] if body.room.channel is not None else ()
-    errors = [
+def _check_channel_secrets(body: ApplyRequest) -> None:
+    channel = body.room.channel
+    references = channel.secrets if channel is not None else {}
+    wanted = {name for name, reference in references.items() if reference.stored is None}
+    errors = tuple(
         FieldError(pointer=pointer(("body", "channel_secrets", name)), detail=detail)
         for names, detail in (
-            (body.channel_secrets.keys() - set(wanted), "the channel has no secret of this name"),
-            (set(wanted) - body.channel_secrets.keys(), "the channel needs this secret"),
+            (body.channel_secrets.keys() - wanted, "the channel refers to no secret of this name"),
+            (wanted - body.channel_secrets.keys(), "the channel needs this secret"),
         )
         for name in sorted(names)
-    ]
-    if not errors:
-        try:
-            return channel_config_of(body.room, body.channel_secrets)
-        except ValidationError as error:
-            errors = [
-                FieldError(pointer=pointer(("body", "channel_secrets", item["loc"][-1])), detail=item["msg"])
-                for item in error.errors(include_url=False, include_input=False, include_context=False)
-            ]
-    raise Problem(422, "the secrets do not fit the channel", tuple(errors))
+    )
+    if errors:
+        raise Problem(422, "the secrets do not fit the channel", errors)
 
 
 def _answer(applied: Applied, *, dry_run: bool) -> ApplyAnswer:
