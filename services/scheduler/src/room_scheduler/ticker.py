@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from datetime import datetime
 from typing import Final
 from uuid import UUID
@@ -75,13 +76,15 @@ class Ticker(Loop):
         self._last.set(now)
         self._delay.observe(max(0.0, now - tick.seq * self._settings.tick_seconds))
         crash_point("scheduler.after_win")
+        began = time.monotonic()
         emitted = await self._emit(tick)
         self._due.set(emitted)
         if emitted != tick.expected:
             async with self._database.transaction() as conn:
                 await clock.note_rooms(conn, emitted)
         if emitted:
-            _log.info("tick emitted", extra={"seq": tick.seq, "rooms": emitted})
+            took = round(time.monotonic() - began, 3)
+            _log.info("tick emitted", extra={"seq": tick.seq, "rooms": emitted, "seconds": took})
 
     async def _emit(self, tick: Tick) -> int:
         page = self._settings.page

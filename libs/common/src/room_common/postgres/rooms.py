@@ -47,6 +47,22 @@ async def wake(conn: AsyncConnection[Any], instances: Collection[UUID], urgent: 
     return cursor.rowcount
 
 
+async def seconds_to_wake(conn: AsyncConnection[Any]) -> float | None:
+    """How long until the next room that sleeps for a moment is awake, in seconds; None when there is none.
+
+    For a worker that found nothing to claim: a reply's room would otherwise wait for its next look, too.
+    """
+    cursor = await conn.execute(
+        """
+        select extract(epoch from min(r.wake_at) - clock_timestamp())::float8 as wait from instance_room r
+        where r.wake_at > now() and r.lease_owner is null and r.enabled and r.parked_reason is null
+          and (r.next_try_at is null or r.next_try_at <= r.wake_at)
+        """
+    )
+    row = await cursor.fetchone()
+    return None if row is None or row["wait"] is None else max(0.0, float(row["wait"]))
+
+
 async def wake_if_work(conn: AsyncConnection[Any], instance_id: UUID) -> bool:
     """Wake a sleeping room that has work. For the look after a release: what came during the cycle waits no tick."""
     cursor = await conn.execute(
@@ -108,7 +124,8 @@ async def due_page(conn: AsyncConnection[Any], after: UUID | None, limit: int) -
 
     Due: enabled, active, not held by a worker, neither parked nor backing off, and with work. It steps from instance to
     instance through the partial indexes on pending events and unread replies, so its cost follows the rooms that have
-    something waiting and not the rooms there are. Fewer than ``limit`` means that the last page was reached.
+    something to do and not the rooms there are; an event whose time has not come costs a look at its index entry.
+    Fewer than ``limit`` means that the last page was reached.
     """
     work = _HAS_WORK.format(instance="n.id")
     cursor = await conn.execute(
@@ -121,7 +138,8 @@ async def due_page(conn: AsyncConnection[Any], after: UUID | None, limit: int) -
             cross join lateral (
                 select least(
                     (select b.instance_id from event_backlog b
-                     where b.status = 'pending' and b.instance_id > w.id order by b.instance_id limit 1),
+                     where b.status = 'pending' and b.instance_id > w.id and b.next_attempt_at <= now()
+                     order by b.instance_id limit 1),
                     (select x.instance_id from room_inbox x
                      where x.status = 'unread' and x.instance_id > w.id order by x.instance_id limit 1)) as id
             ) n

@@ -230,8 +230,9 @@ create table event_backlog (
     unique (delivery_id, item),
     check (status <> 'processing' or cycle_id is not null)
 );
+-- what a cycle is offered, and, stepping from room to room, which rooms are due: no index on the time alone, that step
+-- must not be planned as a scan of all that is due
 create index event_backlog_pending on event_backlog (instance_id, next_attempt_at) where status = 'pending';
-create index event_backlog_due on event_backlog (next_attempt_at, instance_id) where status = 'pending';
 create index event_backlog_processing on event_backlog (cycle_id) where status = 'processing';
 create index event_backlog_list on event_backlog (instance_id, matched_at desc, id desc);
 create index event_backlog_all on event_backlog (matched_at desc, id desc);

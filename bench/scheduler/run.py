@@ -1,0 +1,212 @@
+"""What a tick costs, and that it follows the rooms that are due and not those there are (``make bench-scheduler``).
+
+For each number of rooms a database is filled: all are enabled, 10,000 have an event that is due, and in the second half
+of the table every other room has an event that waits for a week. One scheduler process emits ticks over it, and nobody
+takes them, so that every tick finds the same. Everything shares the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import psycopg
+
+from room_local.parts.kafka_jars import available
+from room_testing.parts import Parts, choose
+from room_testing.processes import ServiceProcess
+from room_testing.scheduling import Scheduling
+
+TICK_SECONDS = 10
+ROOMS = """
+    insert into instances (id, slug, name) select gen_random_uuid(), 'r' || n, 'Desk' from generate_series(1, %s) n
+"""
+OPENED = """
+    insert into instance_room (instance_id, prompt, outbound_channel, outbound_target)
+    select id, 'Watch the pipeline.', 'local', 'me' from instances
+"""
+CHOSEN = "create table chosen as select id from instances order by md5(id::text) limit %s"
+SOURCES = """
+    insert into event_sources (id, instance_id, name, source_type)
+    select gen_random_uuid(), id, 'CRM', 'generic' from chosen
+"""
+DEFINITIONS = """
+    insert into event_definitions (id, event_source_id, name, matching_prompt)
+    select gen_random_uuid(), id, 'Won', 'anything' from event_sources
+"""
+DUE = """
+    insert into event_backlog (id, instance_id, source_id, event_definition_id, delivery_id, raw_body, verified,
+                               received_at)
+    select gen_random_uuid(), s.instance_id, s.id, d.id, gen_random_uuid(), convert_to(repeat('x', 500), 'UTF8'), true,
+           now()
+    from event_sources s join event_definitions d on d.event_source_id = s.id
+"""
+WAITING = """
+    insert into event_backlog (id, instance_id, source_id, event_definition_id, delivery_id, raw_body, verified,
+                               received_at, next_attempt_at)
+    select gen_random_uuid(), i.id, s.id, s.definition, gen_random_uuid(), convert_to(repeat('x', 500), 'UTF8'), true,
+           now(), now() + interval '7 days'
+    from instances i,
+         (select s.id, d.id as definition from event_sources s join event_definitions d on d.event_source_id = s.id
+          limit 1) s
+    where not exists (select from event_backlog b where b.instance_id = i.id)
+"""
+BLOCKS = """
+    select sum(blks_hit + blks_read)::bigint as blocks from pg_stat_database where datname = current_database()
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The ticks of one window. ``cpu`` and ``database_cpu`` are seconds for each tick, ``blocks`` of 8 KB."""
+
+    emitted: list[float]
+    sent: list[int]
+    cpu: float
+    database_cpu: float
+    blocks: float
+
+
+def fill(dsn: str, rooms: int, due: int) -> None:
+    """Make the rooms, and what is due."""
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute(ROOMS, (rooms,))
+        conn.execute(OPENED)
+        conn.execute(CHOSEN, (due,))
+        for statement in (SOURCES, DEFINITIONS, DUE):
+            conn.execute(statement)
+        conn.execute("vacuum analyze")
+        conn.execute("checkpoint")
+
+
+def let_wait(dsn: str) -> None:
+    """Give every other room an event whose time has not come."""
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute(WAITING)
+        conn.execute("vacuum analyze event_backlog")
+        conn.execute("checkpoint")
+
+
+async def window(parts: Parts, world: Scheduling, ticks: int, spread: float) -> Figures:
+    """Let one scheduler emit ``ticks``, after one that is not counted."""
+    settings = world.scheduler_environment(
+        ROOM_SCHEDULER__TICK_SECONDS=str(TICK_SECONDS), ROOM_SCHEDULER__SPREAD=str(spread)
+    )
+    scheduler = ServiceProcess("room_scheduler", settings, Path(tempfile.mkdtemp(prefix="room-bench-")))
+    scheduler.launch()
+    try:
+        await asyncio.to_thread(scheduler.wait_ready)
+        await _until(scheduler, 1)
+        # From the middle of one interval to the middle of another: only whole ticks are in between.
+        await asyncio.sleep(TICK_SECONDS * (1 - spread) / 2)
+        assert scheduler.pid is not None
+        process = psutil.Process(scheduler.pid)
+        before = (_cpu([process]), _cpu(_postgres(parts)), await _blocks(world))
+        await _until(scheduler, 1 + ticks)
+        await asyncio.sleep(1.5)  # what is told of the sizes read comes with a delay of a second
+        after = (_cpu([process]), _cpu(_postgres(parts)), await _blocks(world))
+        told = _told(scheduler)[1 : 1 + ticks]
+        return Figures(
+            [line["seconds"] for line in told],
+            [int(line["rooms"]) for line in told],
+            (after[0] - before[0]) / ticks,
+            (after[1] - before[1]) / ticks,
+            (after[2] - before[2]) / ticks,
+        )
+    finally:
+        scheduler.kill()
+
+
+async def _blocks(world: Scheduling) -> int:
+    (row,) = await world.query(BLOCKS)
+    return int(row["blocks"])
+
+
+async def _until(scheduler: ServiceProcess, count: int) -> None:
+    deadline = time.monotonic() + (count + 6) * TICK_SECONDS * 2
+    while len(_told(scheduler)) < count:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{len(_told(scheduler))} of {count} ticks were emitted; log:\n{scheduler.output()}")
+        await asyncio.sleep(0.1)
+
+
+def _told(scheduler: ServiceProcess) -> list[dict[str, float]]:
+    lines = (json.loads(line) for line in scheduler.output().splitlines() if line.startswith("{"))
+    return [line for line in lines if line.get("event") == "tick emitted"]
+
+
+def _postgres(parts: Parts) -> list[psutil.Process]:
+    pid = parts.postgres().pid
+    assert pid is not None
+    server = psutil.Process(pid)
+    return [server, *server.children(recursive=True)]
+
+
+def _cpu(processes: Sequence[psutil.Process]) -> float:
+    total = 0.0
+    for process in processes:
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        # A server counts its children that have ended: connections come and go in between.
+        total += times.user + times.system + times.children_user + times.children_system
+    return total
+
+
+async def measured(parts: Parts, rooms: int, due: int, ticks: int) -> None:
+    """One line for each filling of the database, and one with the ticks spread as they are by default."""
+    dsn = parts.create_database()
+    world = Scheduling(dsn, parts.kafka_bootstrap(), idempotence=parts.choice.kafka != "wheels")
+    await world.open()
+    try:
+        await asyncio.to_thread(fill, dsn, rooms, due)
+        await _show(parts, world, f"{rooms:,} rooms, {due:,} due", due, ticks, 0.0)
+        await asyncio.to_thread(let_wait, dsn)
+        await _show(parts, world, f"{rooms:,} rooms, {due:,} due, an event of all others waits", due, ticks, 0.0)
+        await _show(parts, world, "the same, spread over half of the interval", due, max(2, ticks // 3), 0.5)
+    finally:
+        await world.close()
+        parts.drop_database(dsn)
+
+
+async def _show(parts: Parts, world: Scheduling, name: str, due: int, ticks: int, spread: float) -> None:
+    found = await window(parts, world, ticks, spread)
+    if set(found.sent) != {due}:
+        raise RuntimeError(f"ticks went to {found.sent} rooms")
+    print(
+        f"{name}: emitted in {statistics.median(found.emitted):.2f} s"
+        f" ({min(found.emitted):.2f}-{max(found.emitted):.2f}) of {len(found.emitted)} ticks;"
+        f" a tick costs PostgreSQL {found.database_cpu:.2f} s of CPU and {found.blocks:,.0f} blocks,"
+        f" the scheduler {found.cpu:.2f} s; load {os.getloadavg()[0]:.1f}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Print the lines of each number of rooms."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rooms", type=int, nargs="+", default=[100_000, 1_000_000])
+    parser.add_argument("--due", type=int, default=10_000)
+    parser.add_argument("--ticks", type=int, default=7)
+    given = parser.parse_args()
+    parts = Parts(choose(os.environ, available))
+    print(f"{parts.choice.describe()}; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
+    try:
+        for rooms in given.rooms:
+            asyncio.run(measured(parts, rooms, given.due, given.ticks))
+    finally:
+        parts.close()
+
+
+if __name__ == "__main__":
+    main()
