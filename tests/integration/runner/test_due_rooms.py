@@ -80,3 +80,26 @@ async def test_it_reads_the_partial_indexes_and_no_table_as_a_whole(database: Da
         )
         row = await cursor.fetchone()
     assert row is not None and row["rows"] < 100
+
+
+async def test_the_next_room_to_wake_up_is_known(database: Database, rooms_only: Running) -> None:
+    async def wait() -> float | None:
+        async with database.transaction() as conn:
+            return await rooms.seconds_to_wake(conn)
+
+    awake, later, sooner, parked, leased = [await rooms_only.room() for _ in range(5)]
+    await rooms_only.wake(awake)
+    assert await wait() is None
+    for room, change in (
+        (later, "wake_at = now() + interval '300 seconds'"),
+        (parked, "wake_at = now() + interval '10 seconds', parked_reason = 'x'"),
+        (leased, "wake_at = now() + interval '10 seconds', lease_owner = 'w', lease_until = now()"),
+    ):
+        await rooms_only.query(f"update instance_room set {change} where instance_id = %s", room.instance_id)
+    first = await wait()
+    assert first is not None and 100 < first <= 300
+    await rooms_only.query(
+        "update instance_room set wake_at = now() + interval '60 seconds' where instance_id = %s", sooner.instance_id
+    )
+    second = await wait()
+    assert second is not None and second <= 60

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import datetime
 
 import pytest
 from pydantic import SecretStr
 
 from room_common.postgres import leases
 from room_common.postgres.database import Database
+from room_common.postgres.leases import Lease
 from room_common.postgres.settings import DatabaseSettings
 from room_runner.keeper import LeaseKeeper, Loss
 from room_testing.running import Running
@@ -41,5 +43,40 @@ async def test_a_blocked_event_loop_costs_nobody_a_lease(
         while not lost:
             await asyncio.sleep(0.05)
         assert lost == ["taken"]
+    finally:
+        await keeper.stop()
+
+
+async def test_only_what_could_not_be_renewed_is_looked_at_again_before_its_time(
+    database: Database, rooms_only: Running, database_dsn: str
+) -> None:
+    for _ in range(2):
+        await rooms_only.wake(await rooms_only.room())
+    settings = DatabaseSettings(dsn=SecretStr(database_dsn))
+    keeper = LeaseKeeper(settings, "worker", lease_seconds=300.0, renew_seconds=100.0, fence_seconds=200.0)
+    async with database.transaction() as conn:
+        free, locked = await leases.claim_many(conn, "worker", 30.0, 2)
+    for lease in (free, locked):
+        keeper.hold(lease, time.monotonic(), lambda loss: None)
+
+    async def ends(lease: Lease) -> datetime:
+        (row,) = await rooms_only.query(
+            "select lease_until from instance_room where instance_id = %s", lease.instance_id
+        )
+        found: datetime = row["lease_until"]
+        return found
+
+    before = {lease: await ends(lease) for lease in (free, locked)}
+    try:
+        async with database.transaction() as conn:
+            await conn.execute("select from instance_room where instance_id = %s for update", (locked.instance_id,))
+            await keeper.start()
+            while await ends(free) == before[free]:
+                await asyncio.sleep(0.05)
+            renewed = await ends(free)
+            assert await ends(locked) == before[locked]
+        while await ends(locked) == before[locked]:
+            await asyncio.sleep(0.05)
+        assert await ends(free) == renewed
     finally:
         await keeper.stop()

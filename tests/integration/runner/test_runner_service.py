@@ -79,6 +79,23 @@ async def test_a_reply_during_a_cycle_starts_the_next_one_when_it_ends(
         assert first["finished_at"] <= second["started_at"]
 
 
+async def test_a_room_that_sleeps_for_a_moment_is_claimed_when_it_wakes_up(
+    running: Running, start_service: StartService
+) -> None:
+    """As after a reply: its tick comes while further ones are still waited for. The next look alone is far away."""
+    room = await running.room()
+    await running.reply(room)
+    async with ScriptedSupervisor() as llm:
+        start_service("room_runner", running.environment(llm.url, ROOM_RUNNER__CLAIM_SECONDS="60"))
+        await running.query("update instance_room set wake_at = now() + interval '2 seconds'")
+        await running.tick(room, "reply")
+
+        async def done() -> bool:
+            return [cycle["status"] for cycle in await running.cycles(room)] == ["succeeded"]
+
+        await eventually(done, "the cycle", 30.0)
+
+
 async def test_a_hanging_model_call_delays_no_other_room_of_the_partition(
     running: Running, start_service: StartService
 ) -> None:

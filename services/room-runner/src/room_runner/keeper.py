@@ -109,21 +109,29 @@ class LeaseKeeper(Part):
             held.on_loss(loss)
 
     def _renew_forever(self) -> None:
+        """All leases every ``renew_seconds``; those in between that the last look left open, and only those: where
+        cycles end all the time there always are some, and each renewal is a write to the room's row."""
+        retry = min(_RETRY_SECONDS, self._renew_seconds)
+        all_at, left = time.monotonic(), frozenset[Lease]()
         while not self._ending.is_set():
+            now = time.monotonic()
             with self._lock:
-                held = list(self._held)
-            complete = True
+                held = [lease for lease in self._held if now >= all_at or lease in left]
+            if now >= all_at:
+                all_at = now + self._renew_seconds
+            left = frozenset()
             if held:
                 try:
-                    complete = self._renew(held)
+                    left = self._renew(held)
                 except DependencyUnavailable as error:
-                    complete = False
+                    left = frozenset(held)
                     _log.warning("leases not renewed", reason=str(error), leases=len(held))
-            self._ending.wait(self._renew_seconds if complete else min(_RETRY_SECONDS, self._renew_seconds))
+            wait = max(0.0, all_at - time.monotonic())
+            self._ending.wait(min(wait, retry) if left else wait)
         self._connection.close()
 
-    def _renew(self, held: list[Lease]) -> bool:
-        """Renew; False when something wants another look soon: a row that was locked, or one that is no longer ours.
+    def _renew(self, held: list[Lease]) -> frozenset[Lease]:
+        """Renew; returns what wants another look soon: rows that were locked, and those that are no longer ours.
 
         A lease is taken for lost at the second look only: at the first, its cycle may just have given the room back.
         """
@@ -140,4 +148,4 @@ class LeaseKeeper(Part):
         assert self._loop is not None
         for lease in taken:
             self._loop.call_soon_threadsafe(self._lose, lease, "taken")
-        return not renewal.busy and len(taken) == len(gone)
+        return renewal.busy | frozenset(gone).difference(taken)

@@ -11,7 +11,7 @@ import structlog
 
 from room_common.errors import DependencyUnavailable, LeaseLost
 from room_common.faults import crash_point
-from room_common.postgres import leases
+from room_common.postgres import leases, rooms
 from room_common.postgres.leases import Lease
 from room_common.service.parts import Loop
 from room_runner.cycle import Cycle
@@ -24,6 +24,8 @@ _STOP_SECONDS: Final = 10.0
 _FENCED_SECONDS: Final = 60.0
 """How long a worker that could not renew tries to give the room back: the sweep would count a lost worker."""
 _RETRY_SECONDS: Final = 1.0
+_JUST_AWAKE_SECONDS: Final = 0.005
+"""After the moment a room wakes up at: a look a little before it would find nothing."""
 _CLAIMED_AT_ONCE: Final = 8
 """Enough to fill a process with slots soon, and few enough to leave rooms to the others."""
 
@@ -57,6 +59,7 @@ class Slots(Loop):
         self._metrics = metrics
         self._owner = owner
         self._poked = asyncio.Event()
+        self._next_look = self._settings.claim_seconds
         self._slots: set[_Slot] = set()
         self._watchers: set[asyncio.Task[None]] = set()
         self.stop_timeout = self._settings.drain_seconds + _STOP_SECONDS + 10.0
@@ -106,6 +109,7 @@ class Slots(Loop):
 
     async def _claim(self) -> bool:
         """Take rooms and start their cycles; False when there is no slot, no provider or no room."""
+        self._next_look = self._settings.claim_seconds
         free = self._settings.slots - self.busy
         if free <= 0 or not self._desk.provider.closed:
             return False
@@ -114,6 +118,8 @@ class Slots(Loop):
             claimed = await leases.claim_many(
                 conn, self._owner, self._settings.lease_seconds, min(free, _CLAIMED_AT_ONCE)
             )
+            if not claimed and (soon := await rooms.seconds_to_wake(conn)) is not None:
+                self._next_look = min(self._next_look, soon + _JUST_AWAKE_SECONDS)
         if not claimed:
             return False
         crash_point("runner.after_claim")
@@ -178,7 +184,7 @@ class Slots(Loop):
 
     async def _wait(self) -> None:
         try:
-            async with asyncio.timeout(self._settings.claim_seconds):
+            async with asyncio.timeout(self._next_look):
                 await self._poked.wait()
         except TimeoutError:
             pass
