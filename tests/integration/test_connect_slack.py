@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -18,17 +15,12 @@ import pytest
 from slack_sdk.signature import SignatureVerifier
 
 from room_testing.fake_providers import SLACK_TOKEN, FakeSlack
+from room_testing.following import Page, Reader
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
-ROOT = Path(__file__).resolve().parents[2]
-TEXT = (ROOT / "docs/how-to/connect-slack.md").read_text()
-BIN = Path(sys.executable).parent
+PAGE = Page("connect-slack.md")
 SIGNING_SECRET = "signing-secret-of-the-test"
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
@@ -47,54 +39,25 @@ def slack() -> Iterator[FakeSlack]:
     loop.close()
 
 
-class Reader:
-    """Somebody who follows the page: runs its commands in one folder and with one environment."""
-
-    def __init__(self, folder: Path, slack_url: str) -> None:
-        self.folder = folder
-        self.environment = {
-            "PATH": f"{BIN}:{os.environ['PATH']}",
-            "HOME": str(folder),
-            "COLUMNS": "100",
-            "ROOM_OUTBOUND__SLACK_URL": slack_url,
+@pytest.fixture
+def reader(server_folder: Path, slack: FakeSlack) -> Iterator[Reader]:
+    reader = Reader(
+        server_folder,
+        {
+            "ROOM_OUTBOUND__SLACK_URL": slack.url,
             "SLACK_BOT_TOKEN": SLACK_TOKEN,
             "SLACK_SIGNING_SECRET": SIGNING_SECRET,
-        }
-
-    def run(self, command: str) -> str:
-        done = subprocess.run(
-            ["bash", "-c", command],
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=240,
-        )
-        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
-
-    def until(self, command: str, good: Callable[[str], bool]) -> str:
-        deadline, output = time.monotonic() + 90, ""
-        while time.monotonic() < deadline:
-            output = self.run(command)
-            if good(output):
-                return output
-            time.sleep(0.5)
-        return pytest.fail(f"{command} never showed what it should: {output}")
-
-
-@pytest.fixture
-def reader(tmp_path: Path, slack: FakeSlack) -> Iterator[Reader]:
-    reader = Reader(tmp_path, slack.url)
+        },
+    )
     reader.run("room up -d --tick-seconds 1 --ingest-port 0 --operations-port 0 --admin-port 0")
     yield reader
     reader.run("room down")
 
 
 def test_the_page_leads_to_a_message_and_an_answer(reader: Reader, slack: FakeSlack) -> None:
-    (document,) = blocks("yaml")
+    (document,) = PAGE.blocks("yaml")
     (reader.folder / "slack-desk.yaml").write_text(document)
-    exports, apply, urls, send, verify, answers = blocks("sh")
+    exports, apply, urls, send, verify, answers = PAGE.blocks("sh")
     assert exports.count("export SLACK_") == 2
     printed = reader.run(apply)
     assert SLACK_TOKEN not in printed and SIGNING_SECRET not in printed
@@ -137,5 +100,5 @@ def answer(url: str) -> None:
 
 
 def test_the_manifest_is_json() -> None:
-    (manifest,) = blocks("json")
+    (manifest,) = PAGE.blocks("json")
     assert set(json.loads(manifest)["oauth_config"]["scopes"]["bot"]) >= {"chat:write", "im:write", "im:history"}

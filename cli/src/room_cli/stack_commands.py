@@ -20,6 +20,7 @@ from rich.text import Text
 
 from room_cli.failures import FAILED, UNREACHABLE, WRONG_INPUT
 from room_common.errors import ConfigurationError, RoomError
+from room_common.settings import check_public_url
 from room_local.events import Event
 from room_local.files import StackFiles
 from room_local.logs import logs as read_logs
@@ -59,6 +60,12 @@ Detach = Annotated[bool, typer.Option("--detach", "-d", help="Return when everyt
 TickSeconds = Annotated[
     float | None, typer.Option(min=0.5, help="Seconds between two ticks, instead of the scheduler's default.")
 ]
+PublicUrl = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL", help="Where senders reach this Room, through a tunnel or proxy: http(s)://host[:port]."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes.")]
 Last = Annotated[int, typer.Option("--last", "-n", min=0, help="Lines to begin with, of each log.")]
@@ -79,6 +86,7 @@ def up(
     ingest_port: Annotated[int, typer.Option(help="Port for webhooks; a free one if it is taken or 0.")] = 8080,
     operations_port: Annotated[int, typer.Option(help="Ingest's port for /readyz and /metrics.")] = 8081,
     admin_port: Annotated[int, typer.Option(help="Port of the API and the panel.")] = 8090,
+    public_url: PublicUrl = None,
     tick_seconds: TickSeconds = None,
     detach: Detach = False,
 ) -> None:
@@ -89,6 +97,7 @@ def up(
         ingest_port=ingest_port,
         operations_port=operations_port,
         admin_port=admin_port,
+        public_url=_checked(public_url),
         tick_seconds=tick_seconds,
     )
     if detach:
@@ -207,7 +216,19 @@ def _arguments(directory: Path, options: StackOptions) -> list[str]:
         f"--operations-port={options.operations_port}",
         f"--admin-port={options.admin_port}",
     ]
+    if options.public_url is not None:
+        arguments.append(f"--public-url={options.public_url}")
     return arguments if options.tick_seconds is None else [*arguments, f"--tick-seconds={options.tick_seconds}"]
+
+
+def _checked(public_url: str | None) -> str | None:
+    """The address without a slash at its end; services would refuse a wrong one, each by itself and later."""
+    if public_url is None:
+        return None
+    try:
+        return check_public_url(public_url)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--public-url") from None
 
 
 def print_event(event: Event) -> None:

@@ -94,7 +94,8 @@ class EncryptionSettings(Section):
     )
 
 
-def _check_public_url(value: str) -> str:
+def check_public_url(value: str) -> str:
+    """The URL without a slash at its end. Raises ``ValueError`` for what is none, or has more than a path."""
     if not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", value):
         raise ValueError("write http(s)://host[:port][/path], without user, query or fragment")
     return value.rstrip("/")
@@ -102,7 +103,7 @@ def _check_public_url(value: str) -> str:
 
 PublicUrl = Annotated[
     str,
-    AfterValidator(_check_public_url),
+    AfterValidator(check_public_url),
     Field(
         description="What senders post to, without a slash at the end. Signatures over a URI are checked against it."
     ),

@@ -58,7 +58,7 @@ def shared_settings(addresses: Addresses, files: StackFiles, options: StackOptio
         "ROOM_REDIS__URL": addresses.redis,
         "ROOM_TOKEN_KEYS_FILE": str(files.token_keys),
         "ROOM_ENCRYPTION__KEYS_FILE": str(files.encryption_keys),
-        "ROOM_PUBLIC_URL": addresses.url("ingest"),
+        "ROOM_PUBLIC_URL": options.public_url or addresses.url("ingest"),
     }
     if options.kafka == "embedded":
         settings["ROOM_KAFKA__IDEMPOTENCE"] = "false"

@@ -35,6 +35,12 @@ def test_idempotence_is_off_only_for_the_embedded_broker() -> None:
     assert "ROOM_KAFKA__IDEMPOTENCE" not in apache
 
 
+def test_the_public_url_is_the_one_that_was_given() -> None:
+    here = shared_settings(addresses(ports={"ingest": 7}), FILES, StackOptions())
+    behind = shared_settings(addresses(ports={"ingest": 7}), FILES, StackOptions(public_url="https://r.example"))
+    assert (here["ROOM_PUBLIC_URL"], behind["ROOM_PUBLIC_URL"]) == ("http://127.0.0.1:7", "https://r.example")
+
+
 def test_secrets_are_named_by_file_and_never_given_as_values() -> None:
     settings = shared_settings(addresses(), FILES, StackOptions())
     assert settings["ROOM_TOKEN_KEYS_FILE"] == "/somewhere/.room/keys/token-keys"
