@@ -3,6 +3,9 @@
 The server is the one that ``room up`` starts, as it starts it. Both begin with the same table, freshly filled, vacuumed
 and analysed, in random order within a round. After each one the rows are checked: nothing daily is left and every event
 is counted. Prints the ratio of each round, the median last; exits 1 when it is above ``--at-most``.
+
+``--identical`` measures nothing: it ages the same rows in one run, in that and a second one, day by day, and from two
+workers at once, and exits 1 unless all four leave the same rows.
 """
 
 from __future__ import annotations
@@ -58,6 +61,14 @@ from sums group by instance_id, period
 """
 
 
+LEFT = """
+select count(*), md5(string_agg(row, '' order by row))
+from (select md5((instance_id, log_date, log_type, kind, severity, content, counts, digest, event_count,
+                  occurred_at)::text) as row
+      from room_activity_log) r
+"""
+
+
 def fill(conn: psycopg.Connection, rooms: int, rows: int, days: int) -> None:
     conn.execute(
         "insert into instances (id, slug, name) select gen_random_uuid(), 'room-' || n, 'Desk'"
@@ -99,12 +110,12 @@ def cpu_seconds(conn: psycopg.Connection) -> float:
     return sum(time.user + time.system for time in times)
 
 
-async def age(database: Database) -> None:
+async def age(database: Database, today: datetime.date = TODAY) -> None:
     async def pause(seconds: float) -> bool:
         await asyncio.sleep(seconds)
         return True
 
-    result = await Upkeep(database, Pace(), pause=pause, counted=lambda kind, rows: None).age(TODAY)
+    result = await Upkeep(database, Pace(), pause=pause, counted=lambda kind, rows: None).age(today)
     if not result.done or result.failures:
         raise SystemExit(f"aging did not come to its end: {result}")
 
@@ -136,6 +147,43 @@ async def measure(dsn: str, arguments: argparse.Namespace) -> list[float]:
     return ratios
 
 
+async def compare(dsn: str, arguments: argparse.Namespace) -> bool:
+    """Whether the ways of aging leave the same rows; their ids are new each time."""
+    databases = [Database(DatabaseSettings(dsn=SecretStr(dsn))) for _ in range(2)]
+    for database in databases:
+        await database.start()
+
+    async def once() -> None:
+        await age(databases[0])
+
+    async def twice() -> None:
+        await once()
+        await once()
+
+    async def daily() -> None:
+        for ago in range(arguments.days, -1, -1):
+            await age(databases[0], TODAY - datetime.timedelta(days=ago))
+
+    async def together() -> None:
+        await asyncio.gather(*(age(database) for database in databases))
+
+    found = {}
+    with psycopg.connect(dsn, autocommit=True, row_factory=tuple_row) as conn:
+        fill(conn, arguments.rooms, arguments.rows, arguments.days)
+        ways = {"once": once, "and once more": twice, "day by day": daily, "two workers": together}
+        for name, way in ways.items():
+            renew(conn)
+            began = time.monotonic()
+            await way()
+            took, kinds = time.monotonic() - began, check(conn, arguments.rows)
+            ((number, digest),) = conn.execute(LEFT).fetchall()
+            found[name] = (number, digest)
+            print(f"{name}: {kinds} in {took:.1f} s, md5 of all rows {digest}", flush=True)
+    for database in databases:
+        await database.stop()
+    return len(set(found.values())) == 1
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
@@ -145,6 +193,7 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--at-most", type=float, default=3.0)
+    parser.add_argument("--identical", action="store_true", help="compare what several ways of aging leave")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="room-bench-", ignore_cleanup_errors=True) as folder:
         Path(folder).chmod(0o755)
@@ -153,6 +202,10 @@ def main() -> None:
         try:
             server.create_database("bench")
             migrate(server.dsn("bench"))
+            if arguments.identical:
+                same = asyncio.run(compare(server.dsn("bench"), arguments))
+                print("the same rows" if same else "NOT the same rows")
+                sys.exit(not same)
             ratios = asyncio.run(measure(server.dsn("bench"), arguments))
         finally:
             server.stop()

@@ -1,8 +1,8 @@
 """What a tick costs, and that it follows the rooms that are due and not those there are (``make bench-scheduler``).
 
-For each number of rooms a database is filled: all are enabled, 10,000 have an event that is due, and in the second half
-of the table every other room has an event that waits for a week. One scheduler process emits ticks over it, and nobody
-takes them, so that every tick finds the same. Everything shares the machine.
+For each number of rooms a database is filled: all are enabled and 10,000 have an event that is due; then every other
+room gets an event that waits for a week. One scheduler process emits ticks over it, and nobody takes them, so that each
+tick finds the same. Everything shares the machine.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from room_testing.parts import Parts, choose
 from room_testing.processes import ServiceProcess
 from room_testing.scheduling import Scheduling
 
-TICK_SECONDS = 10
+TICK_SECONDS = 5
 ROOMS = """
     insert into instances (id, slug, name) select gen_random_uuid(), 'r' || n, 'Desk' from generate_series(1, %s) n
 """
@@ -163,37 +163,52 @@ def _cpu(processes: Sequence[psutil.Process]) -> float:
     return total
 
 
-async def measured(parts: Parts, rooms: int, due: int, ticks: int) -> None:
-    """One line for each filling of the database, and one with the ticks spread as they are by default."""
-    dsn = parts.create_database()
-    world = Scheduling(dsn, parts.kafka_bootstrap(), idempotence=parts.choice.kafka != "wheels")
-    await world.open()
-    try:
+async def measured(parts: Parts, sizes: Sequence[int], due: int, ticks: int) -> None:
+    """Fill a database for each number of rooms, then measure them one after the other in each state."""
+    worlds = {}
+    for rooms in sizes:
+        dsn = parts.create_database()
+        worlds[rooms] = Scheduling(dsn, parts.kafka_bootstrap(), idempotence=parts.choice.kafka != "wheels")
+        await worlds[rooms].open()
         await asyncio.to_thread(fill, dsn, rooms, due)
-        await _show(parts, world, f"{rooms:,} rooms, {due:,} due", due, ticks, 0.0)
-        await asyncio.to_thread(let_wait, dsn)
-        await _show(parts, world, f"{rooms:,} rooms, {due:,} due, an event of all others waits", due, ticks, 0.0)
-        await _show(parts, world, "the same, spread over half of the interval", due, max(2, ticks // 3), 0.5)
+    try:
+        await _compare(parts, worlds, "only the due ones have events", due, ticks, 0.0)
+        for world in worlds.values():
+            await asyncio.to_thread(let_wait, world.dsn)
+        await _compare(parts, worlds, "an event of each other one waits", due, ticks, 0.0)
+        await _compare(parts, worlds, "the same, spread over half of the interval", due, max(2, ticks // 3), 0.5)
     finally:
-        await world.close()
-        parts.drop_database(dsn)
+        for world in worlds.values():
+            await world.close()
+            parts.drop_database(world.dsn)
 
 
-async def _show(parts: Parts, world: Scheduling, name: str, due: int, ticks: int, spread: float) -> None:
-    found = await window(parts, world, ticks, spread)
-    if set(found.sent) != {due}:
-        raise RuntimeError(f"ticks went to {found.sent} rooms")
-    print(
-        f"{name}: emitted in {statistics.median(found.emitted):.2f} s"
-        f" ({min(found.emitted):.2f}-{max(found.emitted):.2f}) of {len(found.emitted)} ticks;"
-        f" a tick costs PostgreSQL {found.database_cpu:.2f} s of CPU and {found.blocks:,.0f} blocks,"
-        f" the scheduler {found.cpu:.2f} s; load {os.getloadavg()[0]:.1f}",
-        flush=True,
-    )
+async def _compare(
+    parts: Parts, worlds: Mapping[int, Scheduling], name: str, due: int, ticks: int, spread: float
+) -> None:
+    print(f"{due:,} due, {name}; load {os.getloadavg()[0]:.1f}")
+    first: Figures | None = None
+    for rooms, world in worlds.items():
+        found = await window(parts, world, ticks, spread)
+        if set(found.sent) != {due}:
+            raise RuntimeError(f"ticks went to {found.sent} rooms")
+        line = (
+            f"  {rooms:>9,} rooms: emitted in {statistics.median(found.emitted):.2f} s"
+            f" ({min(found.emitted):.2f}-{max(found.emitted):.2f}, {len(found.emitted)} ticks);"
+            f" PostgreSQL {found.database_cpu:.2f} s of CPU and {found.blocks:,.0f} blocks a tick,"
+            f" scheduler {found.cpu:.2f} s"
+        )
+        if first is not None:
+            line += (
+                f"; against the first: time {statistics.median(found.emitted) / statistics.median(first.emitted):.2f},"
+                f" CPU {found.database_cpu / first.database_cpu:.2f}, blocks {found.blocks / first.blocks:.2f}"
+            )
+        print(line, flush=True)
+        first = first or found
 
 
 def main() -> None:
-    """Print the lines of each number of rooms."""
+    """Print a line for each number of rooms in each state."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rooms", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--due", type=int, default=10_000)
@@ -202,8 +217,7 @@ def main() -> None:
     parts = Parts(choose(os.environ, available))
     print(f"{parts.choice.describe()}; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
     try:
-        for rooms in given.rooms:
-            asyncio.run(measured(parts, rooms, given.due, given.ticks))
+        asyncio.run(measured(parts, given.rooms, given.due, given.ticks))
     finally:
         parts.close()
 
