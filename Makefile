@@ -14,7 +14,7 @@ LOCK := $(BIN)/uv --system-certs pip compile --quiet --no-header --no-annotate -
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: help demo up test test-fast e2e fuzz check fmt documents overlap real-model bench conserve bench-compaction bench-cycles bench-latency bench-scheduler bench-ingest clean lock
+.PHONY: help demo up test test-fast e2e fuzz check fmt documents overlap real-model bench bench-cost conserve soak bench-compaction bench-cycles bench-latency bench-scheduler bench-ingest clean lock
 
 help: ## List the targets
 	@echo "Targets (Python 3.11 or later is needed; PYTHON=... names another one than python3):"
@@ -77,6 +77,13 @@ bench-ingest: $(VENV)/.dev ## Measure ingest beside FastAPI + aiokafka (needs cc
 
 bench: $(VENV)/.dev ## Measure the matcher: speed beside the bare client, fairness, memory (ARGS=...)
 	@$(BIN)/python bench/matcher/run.py $(ARGS)
+
+bench-cost: $(VENV)/.llama ## Measure what a delivery costs in calls and tokens, and what llama.cpp's prompt cache spares of it
+	@$(BIN)/python bench/matcher/cost.py
+	@$(BIN)/python bench/matcher/prompt_cache.py $(ARGS)
+
+soak: $(VENV)/.dev ## Run intake for 20 minutes at half its top rate while all is restarted; draws bench/soak/soak.svg (ARGS=...)
+	@$(BIN)/python bench/soak/run.py $(ARGS)
 
 conserve: $(VENV)/.dev ## Post 100,000 mixed deliveries while everything is killed, and account for each (ARGS=...)
 	@$(BIN)/python -m room_testing.conservation $(ARGS)
