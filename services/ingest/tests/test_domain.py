@@ -33,9 +33,11 @@ from room_ingest.domain.handshakes import (
 )
 from room_ingest.domain.limits import TokenBucket
 from room_ingest.domain.request_headers import (
+    Kept,
     id_text,
     keep,
     new_traceparent,
+    plan,
     record_headers,
     token_header,
 )
@@ -45,6 +47,10 @@ from room_testing.webhook_port import plain_parcel, read_records
 TRACE = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 header_names = st.sampled_from([name.encode() for name in KEPT_HEADERS | HASHED_HEADERS | {"traceparent", "cookie"}])
 headers = st.lists(st.tuples(header_names | st.binary(max_size=20), st.binary(max_size=60)), max_size=12)
+
+
+def kept_of(fields: list[tuple[bytes, bytes]]) -> Kept:
+    return keep(plan(tuple(name for name, _ in fields)), [value for _, value in fields])
 
 
 @given(st.binary(max_size=200) | st.builds(lambda rest: b"/webhooks/" + rest, st.binary(max_size=80)))
@@ -81,7 +87,7 @@ def test_targets(target: bytes, route: Route | None) -> None:
 @given(headers, st.binary(max_size=60))
 def test_any_headers_become_an_envelope(fields: list[tuple[bytes, bytes]], query: bytes) -> None:
     made = record_headers(
-        keep(fields),
+        kept_of(fields),
         token=token_header(sha256(b"t").digest()),
         received_at_us=1_700_000_000_123_456,
         randomness=bytes(range(32)),
@@ -113,7 +119,7 @@ def test_an_envelope_carries_what_is_allowed_and_nothing_else() -> None:
         (b"traceparent", TRACE),
     ]
     made = record_headers(
-        keep(fields),
+        kept_of(fields),
         token=token_header(b"\xab" * 32),
         received_at_us=7,
         randomness=bytes(32),
@@ -166,7 +172,23 @@ def test_an_envelope_carries_what_is_allowed_and_nothing_else() -> None:
 )
 def test_secrets_are_hashed_and_signatures_kept_whoever_names_them(name: bytes, value: bytes, kept: str | None) -> None:
     expected = {} if kept is None else {name.decode().lower(): kept}
-    assert orjson.loads(keep([(name, value)]).http) == expected
+    assert orjson.loads(kept_of([(name, value)]).http) == expected
+
+
+framing = st.sampled_from([b"Host", b"CONTENT-LENGTH", b"Transfer-Encoding", b"expect", b"X-GitHub-Event", b"x" * 70])
+
+
+@given(st.lists(framing | header_names | st.binary(max_size=20), max_size=12), st.sampled_from([0, 60, 3000]))
+def test_what_names_say_is_the_same_remembered_or_not(few: list[bytes], more: int) -> None:
+    names = tuple([*few, *[b"y"] * more])
+    lower = [name.lower() for name in names]
+    for planned in (plan(names), plan(names)):
+        assert planned.hosts == lower.count(b"host")
+        assert planned.codings == [place for place, name in enumerate(lower) if name == b"transfer-encoding"]
+        for place, name in ((planned.length, b"content-length"), (planned.expect, b"expect")):
+            assert place == max((at for at, found in enumerate(lower) if found == name), default=-1)
+        assert planned.size == sum(len(name) + 4 for name in names)
+        assert [name for _, _, name in planned.kept] == [lower[place].decode("latin-1") for place, _, _ in planned.kept]
 
 
 @given(st.integers(0, 1 << 52), st.binary(min_size=8, max_size=32))
@@ -176,12 +198,12 @@ def test_ids_are_the_common_ones(unix_us: int, randomness: bytes) -> None:
 
 @given(st.binary(max_size=70))
 def test_only_a_valid_trace_is_continued(value: bytes) -> None:
-    assert keep([(b"traceparent", value)]).traceparent is None
-    assert keep([(b"traceparent", TRACE)]).traceparent == TRACE
+    assert kept_of([(b"traceparent", value)]).traceparent is None
+    assert kept_of([(b"traceparent", TRACE)]).traceparent == TRACE
     for wrong in (TRACE + b"\n", TRACE.upper(), b"01" + TRACE[2:], b"00-" + b"0" * 32 + TRACE[35:]):
-        assert keep([(b"traceparent", wrong)]).traceparent is None
+        assert kept_of([(b"traceparent", wrong)]).traceparent is None
     new = new_traceparent(bytes(range(24)).hex().encode())
-    assert keep([(b"traceparent", new)]).traceparent == new
+    assert kept_of([(b"traceparent", new)]).traceparent == new
 
 
 @given(st.binary(max_size=3000) | st.binary(max_size=100).map(lambda end: b'{"type":"url_verification"' + end))

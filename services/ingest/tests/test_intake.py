@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import sha256
+from typing import Any, cast
 
 import pytest
 from prometheus_client import generate_latest
 
+from room_ingest.domain.limits import TokenBucket
+from room_ingest.intake import REFUSAL_WAIT
 from room_testing.webhook_port import FORGED, OTHER_TOKEN, TOKEN, OpenPort, Port, post
 
 PLAIN = "text/plain; charset=utf-8"
@@ -52,6 +56,45 @@ async def test_everything_else_is_an_event_byte_for_byte(port: Port) -> None:
         assert (await client.ask(post(body, headers=(b"Content-Encoding: gzip",)))).body == b'{"ok":true}'
     assert [record.value for record in port.webhooks.records] == bodies
     assert {record.key for record in port.webhooks.records} == {sha256(TOKEN).hexdigest()[:16].encode()}
+
+
+class Later:
+    """A loop whose timers the test lets go off."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[float, Callable[..., None], tuple[object, ...]]] = []
+
+    def call_later(self, seconds: float, call: Callable[..., None], *arguments: object) -> None:
+        self.calls.append((seconds, call, arguments))
+
+
+@pytest.mark.parametrize(
+    ("request_of_nobody", "status"),
+    [
+        (post(b"x" * 9000, token=FORGED), 200),
+        (post(path=b"/elsewhere"), 404),
+        (get(b"hub.mode=subscribe&hub.challenge=1&hub.verify_token=" + FORGED, token=FORGED), 403),
+        (get(b""), 405),
+        (b"DELETE /webhooks/" + TOKEN + b" HTTP/1.1\r\nHost: room.test\r\n\r\n", 405),
+    ],
+)
+async def test_a_flood_from_strangers_waits_for_its_answers_and_nobody_else_does(
+    port: Port, request_of_nobody: bytes, status: int
+) -> None:
+    intake, later = cast(Any, port.server.handler), Later()
+    intake._loop, intake._refusals = later, TokenBucket(1e-9, 2, 0.0)
+    stranger, sender = await port.connect(), await port.connect()
+    for _ in range(2):
+        assert (await stranger.ask(request_of_nobody)).status == status
+    await stranger.send(request_of_nobody)
+    assert (await sender.ask(post())).status == 200
+    ((seconds, call, arguments),) = later.calls
+    assert seconds == REFUSAL_WAIT
+    assert call.__self__.body == b""  # type: ignore[attr-defined]
+    call(*arguments)
+    assert (await stranger.answer()).status == status
+    assert (await sender.ask(post())).status == 200
+    assert len(later.calls) == 1
 
 
 async def test_replies_go_to_their_own_topic(port: Port) -> None:

@@ -17,7 +17,7 @@ from room_common.identity import new_id
 from room_common.postgres.overflow import OverflowRecord, OverflowTotal
 from room_common.postgres.overflow_connection import Claim, OverflowConnection, OverflowFull
 from room_ingest import overflow as module
-from room_ingest.domain.request_headers import id_in, keep, record_headers, token_header
+from room_ingest.domain.request_headers import NO_HEADERS, id_in, keep, record_headers, token_header
 from room_ingest.drain import Drain
 from room_ingest.metrics import IngestMetrics
 from room_ingest.overflow import Overflow
@@ -71,7 +71,7 @@ class Table:
 
 def parcel(body: bytes = b"x") -> Parcel:
     made = record_headers(
-        keep([]),
+        keep(NO_HEADERS, []),
         token=token_header(b"t" * 32),
         received_at_us=1_700_000_000_000_000,
         randomness=new_id().bytes * 2,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from aiokafka.record.util import calc_crc32c
+from google_crc32c import value as crc32c
 
-from room_ingest.domain.record_format import HEAD_BYTES, RECORD_OVERHEAD, batch, checked_part, record
+from room_ingest.domain.record_format import HEAD_BYTES, RECORD_OVERHEAD, batch, checked_head, record
 from room_ingest.sink import Parcel
 
 MAX_BATCH: Final = 900_000
@@ -67,7 +67,7 @@ def build(partition: Partition, identity: tuple[int, int], now_ms: int) -> None:
     """Move what waits, as far as it fits, into the partition's batch. The first record fits whatever its size."""
     pending = partition.pending
     room = partition.limit - HEAD_BYTES
-    pieces: list[bytes] = []
+    pieces = [b""]
     count = 0
     for parcel in pending:
         key, value, headers = parcel.key, parcel.value, parcel.headers
@@ -79,9 +79,10 @@ def build(partition: Partition, identity: tuple[int, int], now_ms: int) -> None:
     taken = pending if count == len(pending) else pending[:count]
     idempotent = identity != NO_IDENTITY
     sequence = partition.sequence if idempotent else -1
-    checked = checked_part(count, now_ms, identity, sequence, b"".join(pieces))
+    pieces[0] = checked_head(count, now_ms, identity, sequence)
+    checked = b"".join(pieces)
     partition.pending = pending[count:]
-    partition.batch = Batch(batch(checked, calc_crc32c(checked)), taken)
+    partition.batch = Batch(batch(checked, crc32c(checked)), taken)
     if idempotent:
         partition.sequence = (sequence + count) & 0x7FFF_FFFF
 

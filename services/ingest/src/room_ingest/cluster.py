@@ -1,7 +1,7 @@
 """What rounds need of aiokafka's client: metadata, a producer id, connections, and a new client when all else fails.
 
-Private parts of aiokafka in use, here only: ``AIOKafkaClient._get_conn`` and a connection's ``send`` and ``close``. The
-integration tests of this package are what notices a change of theirs.
+Private parts of aiokafka in use, here only: ``AIOKafkaClient._get_conn`` and a connection's ``send``, ``connected`` and
+``close``. The integration tests of this package are what notices a change of theirs.
 """
 
 from __future__ import annotations
@@ -75,6 +75,10 @@ class _AiokafkaLink:
     def give_up(self) -> None:
         self._connection.close(reason=CloseReason.CONNECTION_TIMEOUT)
 
+    @property
+    def open(self) -> bool:
+        return bool(self._connection.connected())
+
 
 class AiokafkaCluster:
     """The cluster through aiokafka's client."""
@@ -83,6 +87,7 @@ class AiokafkaCluster:
         self._options = client_options(settings) | {"request_timeout_ms": int(request_seconds * 1000)}
         self._seconds = request_seconds
         self._client: AIOKafkaClient | None = None
+        self._links: dict[int, _AiokafkaLink] = {}
 
     async def refresh(self, topics: Sequence[str]) -> None:
         client = self._client
@@ -118,13 +123,18 @@ class AiokafkaCluster:
         return None if leader in (None, -1) else int(leader)
 
     async def link(self, node: int) -> Link:
+        known = self._links.get(node)
+        if known is not None and known.open:
+            return known
         async with asyncio.timeout(self._seconds):
             connection = await self._connected()._get_conn(node)
         if connection is None:
             raise kafka.NodeNotReadyError
-        return _AiokafkaLink(connection)
+        link = self._links[node] = _AiokafkaLink(connection)
+        return link
 
     async def drop(self) -> None:
+        self._links.clear()
         client, self._client = self._client, None
         if client is not None:
             await _close(client)

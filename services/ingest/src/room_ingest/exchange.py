@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from room_ingest.answers import Answer
+from room_ingest.domain.request_headers import NO_HEADERS
 
 
 class Answering(Protocol):
@@ -20,14 +21,15 @@ class Exchange:
     __slots__ = (
         "body",
         "connection",
-        "fields",
         "keep",
         "method",
+        "plan",
         "reply",
         "route",
         "started",
         "target",
         "too_large",
+        "values",
         "version",
     )
 
@@ -36,7 +38,9 @@ class Exchange:
         self.method = b""
         self.target = b""
         self.version = "1.1"
-        self.fields: list[tuple[bytes, bytes]] = []
+        self.plan = NO_HEADERS
+        self.values: list[bytes] = []
+        """Those of the headers that ``plan`` is for."""
         self.body = b""
         self.keep = False
         self.too_large = False

@@ -23,6 +23,12 @@ from room_ingest.settings import HttpSettings
 from room_ingest.sink import Parcel, RecordSink, Stored
 
 _MAX_SENDERS: Final = 50_000
+REFUSALS_RATE: Final = 200.0
+REFUSALS_BURST: Final = 400
+REFUSAL_WAIT: Final = 0.5
+"""Requests of no use (a wrong token or path, or beyond a token's rate) that one process answers at once, in a second
+and in a burst; further ones get their answer after so many seconds. Whoever floods with them waits, and not those whose
+requests stand behind."""
 _RANDOM: Final = 32 * 128
 _OVERHEAD: Final = 1024
 """Bytes counted for a record beside its body: headers and objects."""
@@ -126,7 +132,9 @@ class Intake:
         self._replies = replies
         self._metrics = metrics
         self._refuge = refuge
+        self._loop = loop
         self._now = loop.time
+        self._refusals = TokenBucket(REFUSALS_RATE, REFUSALS_BURST, loop.time())
         self._senders: dict[bytes, Sender] = {}
         self._bytes = 0
         self._random_bytes = b""
@@ -141,7 +149,7 @@ class Intake:
             return
         route = parse_target(exchange.target)
         if route is None:
-            exchange.answer(answers.NOT_FOUND)
+            self._turn_away(exchange, answers.NOT_FOUND)
             return
         exchange.route = route.name
         if exchange.method == b"POST":
@@ -149,11 +157,23 @@ class Intake:
             if sender is not None:
                 self._post(exchange, sender, route.query)
             else:
-                exchange.answer(answers.TOO_LARGE if exchange.too_large else wording_of(route).unknown_token)
+                self._turn_away(exchange, answers.TOO_LARGE if exchange.too_large else wording_of(route).unknown_token)
         elif exchange.method == b"GET" and route.name == "webhooks":
-            exchange.answer(self._get(route))
+            answer = self._get(route)
+            if answer.status == 200:
+                exchange.answer(answer)
+            else:
+                self._turn_away(exchange, answer)
         else:
-            exchange.answer(answers.METHOD_NOT_ALLOWED)
+            self._turn_away(exchange, answers.METHOD_NOT_ALLOWED)
+
+    def _turn_away(self, exchange: Exchange, answer: Answer) -> None:
+        """Answer what is of no use, without haste when there is much of it. Nothing is kept of it meanwhile."""
+        if self._refusals.take(self._now()):
+            exchange.answer(answer)
+        else:
+            exchange.body, exchange.values = b"", []
+            self._loop.call_later(REFUSAL_WAIT, exchange.answer, answer)
 
     def answered(self, exchange: Exchange, answer: Answer) -> None:
         """Count the answer."""
@@ -191,12 +211,14 @@ class Intake:
         refusal = self._admit(sender, size)
         if refusal is None:
             self._publish(exchange, sender, query)
+        elif refusal is answers.RATE_LIMITED:
+            self._turn_away(exchange, refusal)
         else:
             exchange.answer(refusal)
 
     def _publish(self, exchange: Exchange, sender: Sender, query: bytes) -> None:
         headers = record_headers(
-            keep(exchange.fields),
+            keep(exchange.plan, exchange.values),
             token=sender.token,
             received_at_us=time.time_ns() // 1000,
             randomness=self._random(),

@@ -15,6 +15,7 @@ import structlog
 
 from room_ingest import answers
 from room_ingest.answers import Answer, Renderer
+from room_ingest.domain.request_headers import plan
 from room_ingest.exchange import Exchange, Handler
 
 if TYPE_CHECKING:
@@ -27,8 +28,7 @@ MAX_UPGRADES: Final = 16
 """Wishes for another protocol in one read; each makes the rest of it be parsed again."""
 
 _STOPPED: Final = (httptools.HttpParserError, httptools.HttpParserUpgrade)
-_CHECKED: Final = frozenset({b"host", b"content-length", b"transfer-encoding", b"expect"})
-_CHECKED_SIZES: Final = frozenset(len(name) for name in _CHECKED)
+_SPACE: Final = b" \t"
 _DROPPED: Final = frozenset({b"connection", b"upgrade", b"http2-settings"})
 
 log = structlog.get_logger(__name__)
@@ -67,12 +67,14 @@ class RequestReader(asyncio.Protocol):
         "_continue",
         "_current",
         "_host",
-        "_lines",
         "_loop",
+        "_names",
         "_parser",
         "_raw",
         "_replay",
         "_size",
+        "_upgrading",
+        "_values",
         "deadline",
         "phase",
     )
@@ -82,9 +84,11 @@ class RequestReader(asyncio.Protocol):
         self._loop = loop
         self._current = self._new_exchange()
         self._chunks: list[bytes] = []
-        self._lines: list[tuple[bytes, bytes]] = []
+        self._names: list[bytes] = []
+        self._values: list[bytes] = []
         self._size = self._raw = self._begun = 0
         self._continue = self._replay = False
+        self._upgrading: tuple[bytes, ...] = ()
         self.phase = HEAD
         self.deadline = math.inf
 
@@ -167,7 +171,7 @@ class RequestReader(asyncio.Protocol):
         exchange = self._current
         self._replay = False
         self._parser = httptools.HttpRequestParser(self)
-        fields = [(name.lower(), value) for name, value in exchange.fields]
+        fields = [(name.lower(), value) for name, value in zip(self._upgrading, exchange.values, strict=True)]
         close = any(name == b"connection" and b"close" in value.lower() for name, value in fields)
         lines = [b"%b %b HTTP/%b" % (exchange.method, exchange.target, exchange.version.encode("ascii"))]
         lines += [b"%b: %b" % field for field in fields if field[0] not in _DROPPED]
@@ -182,8 +186,8 @@ class RequestReader(asyncio.Protocol):
         if self._chunks:
             self._chunks = []
         self._size = 0
-        if self._lines:
-            self._lines = []
+        if self._names:
+            self._names, self._values = [], []
         self._begun += 1
         if self.phase != HEAD:  # a connection's first request counts from its opening
             self.phase = HEAD
@@ -196,40 +200,35 @@ class RequestReader(asyncio.Protocol):
             self._stop(answers.TARGET_TOO_LONG)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._size += len(name) + len(value) + 4
-        self._lines.append((name, value))
+        self._names.append(name)
+        self._values.append(value)
 
     def on_headers_complete(self) -> None:
         exchange = self._current
         parser = self._parser
-        exchange.fields, self._lines = self._lines, []  # what comes now are trailers
+        names, values = tuple(self._names), self._values
+        self._names, self._values = [], []  # what comes now are trailers
+        exchange.plan = planned = plan(names)
+        exchange.values = values
         exchange.method = parser.get_method()
         exchange.version = version = parser.get_http_version()
-        hosts = length = 0
-        chunked = expects = False
-        for name, value in exchange.fields:
-            if len(name) not in _CHECKED_SIZES or (name := name.lower()) not in _CHECKED:
-                continue
-            value = value.rstrip(b" \t")
-            if name == b"host":
-                hosts += 1
-            elif name == b"content-length":
-                length = int(value)
-            elif name == b"expect":
-                expects = value.lower() == b"100-continue"
-            else:
-                chunked = True
-                if value.lower() != b"chunked":
-                    self._stop(answers.BAD_REQUEST)
-        if self._size > self._host.settings.max_header_bytes:
+        if planned.size + sum(map(len, values)) > self._host.settings.max_header_bytes:
             self._stop(answers.HEADERS_TOO_LARGE)
-        self._size = 0
+        chunked = bool(planned.codings)
+        for place in planned.codings:
+            if values[place].rstrip(_SPACE).lower() != b"chunked":
+                self._stop(answers.BAD_REQUEST)
+        length = int(values[planned.length]) if planned.length >= 0 else 0
+        expects = planned.expect >= 0 and values[planned.expect].rstrip(_SPACE).lower() == b"100-continue"
+        hosts = planned.hosts
         current = version == "1.1"
         if (hosts != 1 and (current or hosts)) or (not current and (version != "1.0" or chunked)):
             self._stop(answers.BAD_REQUEST)
         if exchange.method == b"CONNECT":
             self._stop(answers.METHOD_NOT_ALLOWED)
-        self._replay = parser.should_upgrade()
+        if parser.should_upgrade():
+            self._replay = True
+            self._upgrading = names
         self.phase = BODY
         self.deadline = 0.0
         if length > self._host.max_body:
@@ -247,7 +246,7 @@ class RequestReader(asyncio.Protocol):
     def on_message_complete(self) -> None:
         if self._replay:
             return
-        if self._lines:
+        if self._names:
             self._trailers()
         exchange = self._current
         chunks = self._chunks
@@ -268,8 +267,8 @@ class RequestReader(asyncio.Protocol):
 
     def _trailers(self) -> None:
         """Fields after the body are bounded like those before it, and forgotten."""
-        size = sum(len(name) + len(value) + 4 for name, value in self._lines)
-        self._lines = []
+        size = sum(len(name) + len(value) + 4 for name, value in zip(self._names, self._values, strict=True))
+        self._names, self._values = [], []
         if size > self._host.settings.max_header_bytes:
             self._stop(answers.HEADERS_TOO_LARGE)
 

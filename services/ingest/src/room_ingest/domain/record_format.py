@@ -65,9 +65,9 @@ def record(offset: int, key: bytes, value: bytes, headers: bytes) -> Iterable[by
     return varint(size), b"\0\0", place, key_size, key, value_size, value, headers
 
 
-def checked_part(count: int, time_ms: int, producer: tuple[int, int], sequence: int, records: bytes) -> bytes:
-    """What a batch's checksum is over. ``producer``: id and epoch."""
-    return _CHECKED.pack(0, count - 1, time_ms, time_ms, *producer, sequence, count) + records
+def checked_head(count: int, time_ms: int, producer: tuple[int, int], sequence: int) -> bytes:
+    """What stands before the records in the part of a batch that its checksum is over. ``producer``: id and epoch."""
+    return _CHECKED.pack(0, count - 1, time_ms, time_ms, *producer, sequence, count)
 
 
 def batch(checked: bytes, checksum: int) -> bytes:

@@ -21,12 +21,13 @@ from room_common.contracts.envelope import (
 from room_common.domain.credentials import hashed_credential
 from room_ingest.domain.record_format import header, header_name, varint
 
-Fields = Sequence[tuple[bytes, bytes]]
-"""Header lines as they came; values may end with spaces."""
-
 _SPACE: Final = b" \t"
 _MAX_NAME: Final = 64
 """Bytes of the name of a header that is kept for what its name says; longer ones are not looked at."""
+_PLANS: Final = 512
+_PLANNED_NAMES: Final = 64
+_PLANNED_BYTES: Final = 2048
+"""What is remembered of headers by their names is bounded: so many sets of names, each of so many and so long."""
 _TRACEPARENT: Final = re.compile(rb"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _TRACEPARENT_BYTES: Final = 55
 
@@ -37,6 +38,7 @@ _OUTCOMES: Final = (header(envelope.OUTCOME, b"ok"), header(envelope.OUTCOME, b"
 _TRACE: Final = header_name(envelope.TRACEPARENT) + varint(_TRACEPARENT_BYTES)
 _CONTENT_TYPE: Final = header_name(envelope.CONTENT_TYPE)
 _ALWAYS: Final = 6
+_MICROSECONDS: Final = tuple(b"%03x" % (microseconds * 4096 // 1000) for microseconds in range(1000))
 _VARIANT: Final = {digit: b"%x" % (int(chr(digit), 16) & 3 | 8) for digit in b"0123456789abcdef"}
 
 
@@ -55,58 +57,105 @@ class Kept:
         self.traceparent = traceparent
 
 
-def keep(fields: Fields) -> Kept:
+class Plan:
+    """What the names of a request's headers say, in the order they came.
+
+    ``kept``: place, use and lower-case name of what travels. ``length`` and ``expect`` are the places of the last
+    Content-Length and Expect, -1 without one, ``codings`` those of Transfer-Encoding, ``hosts`` how many Hosts there
+    are. ``size`` is the bytes of all names, colons and line ends.
+    """
+
+    __slots__ = ("codings", "expect", "hosts", "kept", "length", "size")
+
+    def __init__(self, names: Sequence[bytes]) -> None:
+        self.kept: list[tuple[int, int, str]] = []
+        self.codings: list[int] = []
+        self.hosts = 0
+        self.length = self.expect = -1
+        self.size = sum(map(len, names)) + 4 * len(names)
+        for place, name in enumerate(names):
+            if len(name) <= _MAX_NAME:
+                self._place(place, name.lower())
+
+    def _place(self, place: int, name: bytes) -> None:
+        if name == b"host":
+            self.hosts += 1
+        elif name == b"content-length":
+            self.length = place
+        elif name == b"expect":
+            self.expect = place
+        elif name == b"transfer-encoding":
+            self.codings.append(place)
+        else:
+            text = name.decode("latin-1")
+            use = _use(text)
+            if use != _NONE:
+                self.kept.append((place, use, text))
+
+
+_remembered_plan: Final = lru_cache(maxsize=_PLANS)(Plan)
+
+
+NO_HEADERS: Final = Plan(())
+
+
+def plan(names: tuple[bytes, ...]) -> Plan:
+    """The plan for these names. A sender's are the same with every request, so that few are made."""
+    if len(names) > _PLANNED_NAMES or sum(map(len, names)) > _PLANNED_BYTES:
+        return Plan(names)
+    return _remembered_plan(names)
+
+
+def keep(plan: Plan, values: Sequence[bytes]) -> Kept:
     """The allow-listed headers as a JSON object, and the two that are record headers of their own.
 
-    Values are read as Latin-1, as HTTP defines them. A header that occurs twice is joined with a comma; of one that
-    holds a secret the last counts, and only its SHA-256 travels (:func:`hashed_credential`).
+    Values are read as Latin-1, as HTTP defines them; they may end with spaces. A header that occurs twice is joined
+    with a comma; of one that holds a secret the last counts, and only its SHA-256 travels
+    (:func:`hashed_credential`).
     """
     found: dict[str, str] = {}
     content_type = traceparent = None
-    for name, value in fields:
-        if len(name) > _MAX_NAME:
-            continue
-        use, kept = _use(name)
-        if use == _NONE:
-            continue
-        value = value.rstrip(_SPACE)
+    for place, use, name in plan.kept:
+        value = values[place].rstrip(_SPACE)
         if use == _HASHED:
-            found[kept] = hashed_credential(kept, value)
+            found[name] = hashed_credential(name, value)
         elif use == _TRACE_ITSELF:
             traceparent = value if _TRACEPARENT.fullmatch(value) else traceparent
         else:
             text = value[:MAX_HEADER_VALUE].decode("latin-1")
-            found[kept] = f"{found[kept]}, {text}"[:MAX_HEADER_VALUE] if kept in found else text
+            found[name] = f"{found[name]}, {text}"[:MAX_HEADER_VALUE] if name in found else text
             if use == _CONTENT_TYPE_ITSELF and content_type is None:
                 content_type = value if value.isascii() else text.encode()
     return Kept(orjson.dumps(found), content_type, traceparent)
 
 
-@lru_cache(maxsize=4096)
-def _use(name: bytes) -> tuple[int, str]:
-    """What becomes of a header, and its name in lower case."""
-    text = name.lower().decode("latin-1")
-    if text == "content-type":
-        return _CONTENT_TYPE_ITSELF, text
-    if text == "traceparent":
-        return _TRACE_ITSELF, text
-    if carries_secret(text):
-        return _HASHED, text
-    return (_AS_SENT if text in KEPT_HEADERS or carries_signature(text) else _NONE), text
+def _use(name: str) -> int:
+    """What becomes of a header, by its name in lower case."""
+    if name == "content-type":
+        return _CONTENT_TYPE_ITSELF
+    if name == "traceparent":
+        return _TRACE_ITSELF
+    if carries_secret(name):
+        return _HASHED
+    return _AS_SENT if name in KEPT_HEADERS or carries_signature(name) else _NONE
 
 
 def id_text(unix_us: int, digits: bytes) -> bytes:
     """``str(room_common.domain.ids.uuid7(...))`` as bytes, without the cost of a UUID object. ``digits``: at least 16
     random hex digits."""
     milliseconds, microseconds = divmod(unix_us, 1000)
-    return b"%08x-%04x-7%03x-%b%b-%b" % (
-        milliseconds >> 16 & 0xFFFF_FFFF,
-        milliseconds & 0xFFFF,
-        microseconds * 4096 // 1000,
+    return b"%b%b-%b%b-%b" % (
+        _milliseconds(milliseconds),
+        _MICROSECONDS[microseconds],
         _VARIANT[digits[0]],
         digits[1:4],
         digits[4:16],
     )
+
+
+@lru_cache(maxsize=4)
+def _milliseconds(milliseconds: int) -> bytes:
+    return b"%08x-%04x-7" % (milliseconds >> 16 & 0xFFFF_FFFF, milliseconds & 0xFFFF)
 
 
 def id_in(headers: bytes) -> UUID:
