@@ -1,8 +1,9 @@
 """Minutes of half the rate that intake reaches, while every part is restarted: is it flat, and is anything lost?
 
 A real ingest and a real matcher on Apache Kafka, PostgreSQL and Redis; the model answers at once. First the top rate is
-measured (as fast as the matcher decides), then half of it is posted at fixed times. Every part is stopped and started,
-later killed and started. Memory, descriptors, the time to an answer and the time to a decision go into a drawing.
+measured, from posting at full speed to the last decision, then half of it is posted at fixed times. Every part is
+stopped and started, later killed and started. Memory, descriptors, the time to an answer and the time to a decision go
+into a drawing.
 Exits 1 when a 200 has no row in the ledger, or when memory or descriptors grew.
 """
 
@@ -177,7 +178,7 @@ class Soak:
             self.senders = Senders(self.port, await self._traffic())
             rate = self.options.rate or await self._top_rate() / 2
             await self._soak(rate)
-            decided = await self._decided()
+            decided, _ = await self._decided()
             return await self._report(rate, decided)
         finally:
             for service in reversed(self.services.values()):
@@ -203,15 +204,12 @@ class Soak:
     # -- phases
 
     async def _top_rate(self) -> float:
-        """What the matcher decides a second while ingest gives it more than it can."""
-        flood = asyncio.create_task(self.senders.run(0, self.options.calibrate))
-        await asyncio.sleep(self.options.calibrate / 4)
-        first, began = await self._rows(), time.monotonic()
-        await asyncio.sleep(self.options.calibrate * 0.7)
-        top = (await self._rows() - first) / (time.monotonic() - began)
-        await flood
-        print(f"top rate: {top:,.0f} decisions/s, {self.senders.answers[200]:,} posted meanwhile", flush=True)
-        await self._decided()
+        """Decisions a second from the first webhook to the last outcome, of as many as ingest takes in some seconds."""
+        began = time.monotonic()
+        await self.senders.run(0, self.options.calibrate)
+        rows, at = await self._decided()
+        top = rows / (at - began)
+        print(f"top rate: {top:,.0f} decisions/s, {self.senders.answers[200]:,} posted", flush=True)
         self.senders.seen.clear()
         return top
 
@@ -250,8 +248,8 @@ class Soak:
             self.load.append((self._minutes(), os.getloadavg()[0]))
             await asyncio.sleep(SAMPLE_SECONDS)
 
-    async def _decided(self) -> int:
-        """Wait until every 200 has its row and no more come; how many there are."""
+    async def _decided(self) -> tuple[int, float]:
+        """Wait until every 200 has its row and no more come; how many there are, and when the last one came."""
         last, since = -1, time.monotonic()
         while time.monotonic() - since < 30:
             await asyncio.sleep(1)
@@ -263,7 +261,7 @@ class Soak:
                 last, since = rows, time.monotonic()
             elif rows >= self.senders.answers[200] and time.monotonic() - since > 3:
                 break
-        return last
+        return last, since
 
     async def _rows(self) -> int:
         (row,) = await self.world.query("select count(*)::int as n from webhook_deliveries")
@@ -372,7 +370,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=20)
     parser.add_argument("--rate", type=float, default=0, help="requests a second, instead of half the top rate")
-    parser.add_argument("--calibrate", type=float, default=30, help="seconds in which the top rate is measured")
+    parser.add_argument(
+        "--calibrate", type=float, default=10, help="seconds of posting by which the top rate is measured"
+    )
     parser.add_argument("--plot", default=str(HERE / "soak.svg"))
     options = parser.parse_args()
     parts = Parts(choose(os.environ | {"ROOM_TEST_PARTS": "apache"}, available))

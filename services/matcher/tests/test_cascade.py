@@ -202,11 +202,17 @@ def test_a_traceparent_gives_its_trace() -> None:
 
 
 ENCODINGS = st.sampled_from([{}, {"content-encoding": "gzip"}, {"content-type": "text/plain"}])
-BODIES = st.binary(max_size=60) | st.sampled_from(
-    [b"", b"  {}", b"[1]", b" [{}, {}]", b"payload=%5B1%2C2%5D", b"\xef\xbb\xbf[{}, {}]", b"{}", b"\xff\xfe[\x00"]
+ARRAYS = ["[1]", " [{}, {}]", "payload=%5B1%2C2%5D", "a=1&payload=%5b{}%5d", "payload=[{},{}]", "{}", "null", "a=b"]
+CHARSETS = ["utf-8", "utf-8-sig", "utf-16", "utf-16-be", "utf-32", "shift_jis", "iso2022_jp", "gb18030", "koi8-r"]
+BODIES = (
+    st.binary(max_size=60)
+    | st.sampled_from([b"", b"  {}", b"{}", b"null   "])
+    | st.builds(str.encode, st.sampled_from(ARRAYS), st.sampled_from(CHARSETS))
+    | st.text("payload=[]{}1,%5BD&+ ", max_size=20).map(str.encode)
 )
 TYPES = st.sampled_from(
     [None, "application/json", "application/x-www-form-urlencoded", "text/plain", "text/plain; charset=utf-16"]
+    + [f"application/x-www-form-urlencoded; charset={charset}" for charset in CHARSETS]
 )
 
 
@@ -215,6 +221,12 @@ def test_what_is_surely_one_item_is_never_split(body: bytes, kind: str | None, h
     decoded = decode_payload(body, kind, headers, split=True)
     if surely_one_item(body, headers) and isinstance(decoded, Decoded):
         assert [item.sliced for item in decoded.items] == [False]
+
+
+@pytest.mark.parametrize("body", [b"null   ", b"name=Ada&note=x", b"<a/>", b"{", b"true"])
+def test_without_a_bracket_there_is_one_item(body: bytes) -> None:
+    assert surely_one_item(body, {})
+    assert not surely_one_item(body, {"content-encoding": "gzip"})
 
 
 def test_copies_share_a_lane_and_others_do_not() -> None:

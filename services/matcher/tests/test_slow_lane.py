@@ -122,7 +122,7 @@ async def test_the_rest_is_told_by_the_broker_s_clock() -> None:
 
 
 class NoKey:
-    async def find(self, token_sha256: bytes, *, fresh: bool = False) -> None:
+    async def find(self, token_sha256: bytes, *, since: float = 0.0) -> None:
         raise DependencyUnavailable("key", "unknown_key")
 
 
@@ -180,7 +180,7 @@ async def test_without_its_key_a_record_goes_round_in_the_slow_lane_and_stays_it
 
 async def test_every_other_dependency_is_waited_for_in_place() -> None:
     class Away:
-        async def find(self, token_sha256: bytes, *, fresh: bool = False) -> None:
+        async def find(self, token_sha256: bytes, *, since: float = 0.0) -> None:
             raise DependencyUnavailable("postgresql", "connect")
 
     sink = Sink()

@@ -29,7 +29,11 @@ _MAX_POINTER = 200
 
 # What orjson reads without a trace but not exactly: 16 or more digits in a row (a double holds 15 of any decimal), an
 # exponent of three digits, an escaped NUL. Inside strings these are harmless and merely cost the strict path.
-_DOUBTFUL = re.compile(rb"[0-9][0-9.]{15}|[0-9][eE][+-]?[0-9]{3}|\\u0000")
+_DOUBTFUL = re.compile(rb"[0-9](?:[0-9.]{15}|[eE][+-]?[0-9]{3})")
+_ESCAPED_NUL = re.compile(rb"\\u0000")
+# The same, coarsely, in text of which only the classes of characters are left: many times faster than the expression.
+_CLASSES = bytes.maketrans(b"0123456789.eE+-", b"00000000000ee++")
+_COARSE = (b"0" * 16, b"0e000", b"0e+000")
 # Every key matches this; so can text inside strings, but never the other way round.
 _KEY = re.compile(rb'"[ \t\r\n]*+:')
 
@@ -81,7 +85,7 @@ def view_of_fields(fields: Iterable[tuple[str, str | list[str]]]) -> Parsed:
 
 def _parse_exactly(utf8: bytes) -> Parsed | None:
     """orjson's reading where it is certainly complete and within the limits, else None."""
-    if _DOUBTFUL.search(utf8):
+    if _doubtful(utf8):
         return None
     try:
         view = cast(Json, orjson.loads(utf8))
@@ -91,6 +95,13 @@ def _parse_exactly(utf8: bytes) -> Parsed | None:
     if depth > MAX_DEPTH or keys > MAX_KEYS or keys != sum(1 for _ in _KEY.finditer(utf8)):
         return None
     return Parsed(view)
+
+
+def _doubtful(utf8: bytes) -> bool:
+    if _ESCAPED_NUL.search(utf8):
+        return True
+    classes = utf8.translate(_CLASSES)
+    return any(part in classes for part in _COARSE) and _DOUBTFUL.search(utf8) is not None
 
 
 def _measure(view: Json) -> tuple[int, int]:

@@ -45,6 +45,10 @@ from room_common.service.parts import Part
 
 _POLL_MS: Final = 200
 _POLL_RECORDS: Final = 500
+_IDLE_POLL: Final = 0.5
+"""While no more is taken in, a poll every so many seconds shows the group that this member lives."""
+_ROOM_PARTS: Final = 16
+"""A full buffer takes in more once one of so many parts of it is free: each fetch costs a look-up."""
 _REVOKE_DIVERT: Final = 2.0
 _COMMIT_LIMIT: Final = 10.0
 _LAST_COMMIT_LIMIT: Final = 5.0
@@ -111,7 +115,7 @@ class Executor(Part):
         self._tasks: list[asyncio.Task[None]] = []
         self._commit_lock = asyncio.Lock()
         self._completed: Counter[tuple[str, int]] = Counter()
-        self._assigned = False
+        self._assigned = self._full = False
         self._stopping = False
         self._postponed: set[str] = set()
 
@@ -321,14 +325,16 @@ class Executor(Part):
         await self._intake.look_up()
         self._dispatcher.pump()
         room = self.limits.buffered - self.buffered
+        self._full = room <= 0 or (self._full and room < self.limits.buffered // _ROOM_PARTS)
         below = self._open_partitions()
         if self.held:
             await self._turn_held(consumer)
-        elif self._intake.waits or room <= 0 or (self._assigned and not below):
+        elif self._intake.waits or self._full or (self._assigned and not below):
             if room <= 0:
                 self._intake.press()
-            await self._dispatcher.wait(1.0)
-            await self._poll(consumer, [self._nowhere], 1, wait_ms=0)
+            await self._dispatcher.wait(_IDLE_POLL)
+            if self._polling is not None or self.last_poll_age >= _IDLE_POLL:
+                await self._poll(consumer, [self._nowhere], 1, wait_ms=0)
         else:
             everything = len(below) == len(self._assignment.partitions)
             await self._poll(consumer, [] if everything else below, min(_POLL_RECORDS, room))

@@ -272,10 +272,10 @@ async def _record(conn: AsyncConnection[Any], entries: Sequence[Entry]) -> list[
     return results
 
 
-def _order(entry: Entry) -> tuple[str, str, datetime, UUID, int]:
+def _order(entry: Entry) -> tuple[int, str, datetime, int, int]:
     """The same order of locks in every process: two batches can't wait for each other."""
     key = entry.dedup.key if entry.dedup else ""
-    return (str(entry.source_id or ""), key, entry.received_at, entry.id, entry.item)
+    return (entry.source_id.int if entry.source_id else -1, key, entry.received_at, entry.id.int, entry.item)
 
 
 async def _count_tokens(conn: AsyncConnection[Any], rows: Sequence[Entry]) -> None:
@@ -288,27 +288,36 @@ async def _count_tokens(conn: AsyncConnection[Any], rows: Sequence[Entry]) -> No
 
 
 async def _insert(conn: AsyncConnection[Any], rows: Sequence[Entry]) -> list[bool]:
-    """Which of ``rows`` are new. One statement for all: that is ten times less work than one for each."""
+    """Which of ``rows`` are new. One statement for all: that is ten times less work than one for each.
+
+    Almost always all of them are, and then no row comes back.
+    """
     if not rows:
         return []
     cursor = await conn.execute(
         """
-        insert into webhook_deliveries (received_at, id, item, source_id, instance_id, outcome, definition_id, reason,
-                                        verdicts, changes, id_conflict, llm_calls, tokens, size, trace_id,
-                                        topic, "partition", "offset", replay_of)
-        select received_at, id, item, source_id, instance_id, outcome, definition_id, reason, verdicts, changes,
-               id_conflict, llm_calls, tokens, size, trace_id, topic, "partition", "offset", replay_of
-        from json_to_recordset(%s) as r (
-            received_at timestamptz, id uuid, item integer, source_id uuid, instance_id uuid, outcome text,
-            definition_id uuid, reason text, verdicts jsonb, changes jsonb, id_conflict boolean, llm_calls integer,
-            tokens integer, size integer, trace_id text, topic text, "partition" integer, "offset" bigint,
-            replay_of uuid)
-        on conflict do nothing
-        returning received_at, id, item
+        with new as (
+            insert into webhook_deliveries (received_at, id, item, source_id, instance_id, outcome, definition_id,
+                                            reason, verdicts, changes, id_conflict, llm_calls, tokens, size, trace_id,
+                                            topic, "partition", "offset", replay_of)
+            select received_at, id, item, source_id, instance_id, outcome, definition_id, reason, verdicts, changes,
+                   id_conflict, llm_calls, tokens, size, trace_id, topic, "partition", "offset", replay_of
+            from json_to_recordset(%s) as r (
+                received_at timestamptz, id uuid, item integer, source_id uuid, instance_id uuid, outcome text,
+                definition_id uuid, reason text, verdicts jsonb, changes jsonb, id_conflict boolean,
+                llm_calls integer, tokens integer, size integer, trace_id text, topic text, "partition" integer,
+                "offset" bigint, replay_of uuid)
+            on conflict do nothing
+            returning received_at, id, item),
+        counted as (select count(*) = %s as complete from new)
+        select received_at, id, item, complete from counted left join new on not complete
         """,
-        (_json([_columns(row) for row in rows]),),
+        (_json([_columns(row) for row in rows]), len(rows)),
     )
-    new = {(row["received_at"], row["id"], row["item"]) for row in await cursor.fetchall()}
+    found = await cursor.fetchall()
+    if found[0]["complete"]:
+        return [True] * len(rows)
+    new = {(row["received_at"], row["id"], row["item"]) for row in found}
     return [_first(new, (row.received_at, row.id, row.item)) for row in rows]
 
 

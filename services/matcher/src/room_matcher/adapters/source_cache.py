@@ -19,36 +19,43 @@ _KEPT: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """``fresh``: read for this question, not remembered from an earlier one."""
+    """``read_at``: when it was asked for at the database, in Unix seconds."""
 
     source: Source | None
-    fresh: bool
+    read_at: float
 
 
 class SourceCache:
     """Sources by token digest, at most ``seconds`` old. A token that belongs to nothing is never remembered."""
 
-    def __init__(self, database: Database, seconds: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        database: Database,
+        seconds: float,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self._database = database
         self._seconds = seconds
         self._clock = clock
-        self._kept: OrderedDict[bytes, tuple[float, Source]] = OrderedDict()
+        self._now = now
+        self._kept: OrderedDict[bytes, tuple[float, Found]] = OrderedDict()
         self._reads: Coalescer[bytes, Source | None] = Coalescer(self._read)
 
-    async def find(self, token_sha256: bytes, *, fresh: bool = False) -> Found:
-        """The source of a token; ``fresh`` asks the database in any case."""
-        if not fresh:
-            until, source = self._kept.get(token_sha256, (0.0, None))
-            if source is not None and self._clock() < until:
-                return Found(source, False)
-        asked = self._clock()
-        source = await self._reads.ask(token_sha256)
+    async def find(self, token_sha256: bytes, *, since: float = 0.0) -> Found:
+        """The source of a token, read after ``since`` (Unix seconds)."""
+        until, known = self._kept.get(token_sha256, (0.0, None))
+        if known is not None and known.read_at > since and self._clock() < until:
+            return known
+        asked, at = self._clock(), self._now()
+        found = Found(await self._reads.ask(token_sha256), at)
         self._kept.pop(token_sha256, None)
-        if source is not None:
-            self._kept[token_sha256] = (asked + self._seconds, source)
+        if found.source is not None:
+            self._kept[token_sha256] = (asked + self._seconds, found)
             while len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)
-        return Found(source, True)
+        return found
 
     async def _read(self, tokens: Sequence[bytes]) -> Mapping[bytes, Source | None]:
         crash_point("matcher.before_source")

@@ -165,8 +165,16 @@ def _verification(
 
 
 def surely_one_item(body: bytes, headers: Mapping[str, str]) -> bool:
-    """Whether these bytes are one item under any configuration. False where only decoding would tell."""
-    return "content-encoding" not in headers and (not body or body.lstrip()[:1] == b"{")
+    """Whether these bytes are one item under any configuration. False where only decoding would tell.
+
+    Several items are an array, and every charset that is read writes its bracket with the byte of ASCII. A form may
+    escape it, with a percent sign that UTF-16 and UTF-32 write beside a zero.
+    """
+    if "content-encoding" in headers:
+        return False
+    if not body or body.lstrip()[:1] == b"{":
+        return True
+    return b"[" not in body and b"%" not in body and b"\0" not in body
 
 
 def lane_key(token_sha256: bytes, headers: Mapping[str, str], body: bytes) -> bytes:

@@ -215,8 +215,8 @@ class Deliveries:
         """The request's part of the cascade. A no that outdated configuration may cause is looked at again."""
         found = await self._sources.find(delivery.envelope.token_sha256)
         opened, verdict = self._judge(found.source, delivery)
-        if isinstance(verdict, Stop) and verdict.outcome in RECHECKED and not found.fresh:
-            found = await self._sources.find(delivery.envelope.token_sha256, fresh=True)
+        if isinstance(verdict, Stop) and verdict.outcome in RECHECKED and found.read_at <= delivery.settled_at_s:
+            found = await self._sources.find(delivery.envelope.token_sha256, since=delivery.settled_at_s)
             opened, verdict = self._judge(found.source, delivery)
         return found.source, opened, verdict
 

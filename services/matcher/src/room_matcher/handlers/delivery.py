@@ -13,7 +13,7 @@ from room_common.contracts.topics import WEBHOOKS_SLOW
 from room_common.domain.deliveries import Outcome, Source
 from room_common.kafka.records import Record
 from room_common.postgres import ledger
-from room_matcher.domain.cascade import Request, Stop, ledger_time, may_have_other_time, trace_id
+from room_matcher.domain.cascade import SAME_MOMENT, Request, Stop, ledger_time, may_have_other_time, trace_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,13 @@ class Delivery:
     def received_at_s(self) -> float:
         """The receipt in Unix seconds."""
         return self.received_at.timestamp()
+
+    @property
+    def settled_at_s(self) -> float:
+        """Configuration that was read after this moment (Unix seconds) is newer than the record, clocks being right to
+        a second. Reading it again tells nothing about the time when the record was sent."""
+        appended = self.record.timestamp_ms
+        return float("inf") if appended < 1 else appended / 1000 + SAME_MOMENT.total_seconds()
 
     def request(self) -> Request:
         """What the cascade judges."""

@@ -162,8 +162,9 @@ class Items:
         token = subject.delivery.envelope.token_sha256
         found = await self._sources.find(token)
         stop = self._refusal(found.source, subject.delivery)
-        if not found.fresh and (stop is not None or not (found.source and found.source.definitions)):
-            found = await self._sources.find(token, fresh=True)
+        since = subject.delivery.settled_at_s
+        if found.read_at <= since and (stop is not None or not (found.source and found.source.definitions)):
+            found = await self._sources.find(token, since=since)
             stop = self._refusal(found.source, subject.delivery)
         return found.source or subject.source, stop
 
