@@ -14,7 +14,7 @@ LOCK := $(BIN)/uv --system-certs pip compile --quiet --no-header --no-annotate -
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: help demo up test test-fast e2e fuzz check fmt documents overlap real-model bench bench-cost conserve soak bench-compaction bench-cycles bench-latency bench-scheduler bench-ingest clean lock
+.PHONY: help demo up test test-fast e2e fuzz fuzz-api check fmt documents overlap real-model bench bench-cost conserve soak bench-panel bench-compaction bench-cycles bench-latency bench-scheduler bench-ingest clean lock
 
 help: ## List the targets
 	@echo "Targets (Python 3.11 or later is needed; PYTHON=... names another one than python3):"
@@ -49,6 +49,9 @@ fmt: $(VENV)/.dev ## Format the sources and repair what the linter can repair
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
+fuzz-api: $(VENV)/.dev ## Fuzz the API with Schemathesis against a running admin (MINUTES=20)
+	@$(BIN)/python -m room_testing.api_fuzz --minutes $(or $(MINUTES),20) $(ARGS)
+
 documents: $(VENV)/.runtime ## Write the documents that are made from the code: contracts/ and docs/configuration.md
 	@$(BIN)/python -m room_common.contracts.documents contracts
 	@$(BIN)/python -m room_admin.openapi contracts/openapi.json
@@ -74,6 +77,9 @@ bench-scheduler: $(VENV)/.dev ## Measure what a tick costs with 100,000 and 1,00
 
 bench-ingest: $(VENV)/.dev ## Measure ingest beside FastAPI + aiokafka (needs cc; Java and Maven for Apache Kafka; ARGS=...)
 	@$(BIN)/python bench/ingest/run.py $(ARGS)
+
+bench-panel: $(VENV)/.dev ## Measure lists and pages with 1,000,000 deliveries beside their plain queries (ARGS="--deliveries 100000")
+	@$(BIN)/python bench/panel/run.py $(ARGS)
 
 bench: $(VENV)/.dev ## Measure the matcher: speed beside the bare client, fairness, memory (ARGS=...)
 	@$(BIN)/python bench/matcher/run.py $(ARGS)

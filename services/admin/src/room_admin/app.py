@@ -35,6 +35,7 @@ def compose(context: Context[AdminSettings]) -> Sequence[Part]:
     llm = OpenAiLlm(settings.llm, context.registry, concurrency=settings.admin.test_calls)
     backtest = Backtest(deliveries, llm, calls_at_once=settings.admin.test_calls, seconds=settings.admin.test_seconds)
     feed = Feed(database)
+    applier = Applier(database, keyring, urls)
     answers = Answers(database, producer)
     token = settings.admin.bootstrap_token
     return [
@@ -42,10 +43,7 @@ def compose(context: Context[AdminSettings]) -> Sequence[Part]:
         SchemaGate(database),
         llm,
         Bootstrap(database, None if token is None else token_digest(token.get_secret_value())),
-        ApiServer(
-            build(database, Applier(database, keyring, urls), urls, deliveries, Tester(backtest), feed, answers),
-            settings.admin,
-        ),
+        ApiServer(build(database, applier, urls, deliveries, Tester(backtest), feed, answers, keyring), settings.admin),
         feed,  # behind the API: it stops first, which ends the streams that the API would wait for
         StateReporter(database, context),
         producer,  # last: the API needs no Kafka for most of what it does

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from room_admin import preconditions
 from room_admin.domain.difference import (
     Change,
     CurrentChannel,
@@ -21,6 +22,7 @@ from room_admin.domain.difference import (
 )
 from room_admin.domain.export import document_of
 from room_admin.domain.stored_secrets import Secrets, complete
+from room_admin.problems import Problem
 from room_admin.tool_rows import read_tools, tool_configs_of, write_tools
 from room_common.contracts import channel_config as channel_configs
 from room_common.contracts import source_config
@@ -122,17 +124,21 @@ class Applier:
         caller: Caller,
         *,
         dry_run: bool,
+        if_match: str | None = None,
+        new: bool = False,
     ) -> Applied:
         """Make the instance match. Applied twice, the second time changes nothing.
 
         Raises ``Refused('timezone')`` for a timezone that the database, which counts a budget's days, does not know,
-        ``NotStored`` for a reference to a stored secret that is not there, and what :func:`channel_config_of` raises.
+        ``NotStored`` for a reference to a stored secret that is not there, what :func:`channel_config_of` raises, and
+        ``Problem`` 412 where ``if_match`` names another version, or the room is there and should be ``new``.
         """
         async with self._database.transaction() as conn:
             if not await configuration.knows_timezone(conn, document.timezone):
                 raise Refused("timezone", "PostgreSQL does not know this timezone; write one like Europe/Rome")
             await configuration.lock_slug(conn, document.slug)
             current = await self._read(conn, document.slug)
+            await self._check(conn, current, if_match, new)
             secrets = complete(document, given, current)
             channel_config = channel_config_of(document, secrets.channel)
             tool_configs = tool_configs_of(document, secrets.tools)
@@ -161,6 +167,15 @@ class Applier:
                 detail={"changes": [f"{c.action} {c.kind} {c.name}" for c in changes if c.action != "unchanged"]},
             )
             return applied
+
+    async def _check(self, conn: Connection, current: CurrentRoom | None, if_match: str | None, new: bool) -> None:
+        """Raises ``Problem`` 412 where the room is not as the caller saw it."""
+        if new and current is not None:
+            raise Problem(412, "there is a room of this slug already")
+        if if_match is not None and current is None:
+            raise Problem(412, "there is no room that could match")
+        if current is not None:
+            await preconditions.check(conn, current.instance_id, if_match)
 
     async def export(self, slug: str) -> RoomDocument | None:
         """The document that makes an instance what it is, None where there is none. Raises ``Refused``."""

@@ -36,6 +36,7 @@ LATE: Final = timedelta(seconds=10)
 """A row of activity has the time at which its transaction began: one that took longer to commit is not told of."""
 ROWS: Final = 500
 """Rows of activity told of at once; where there were more, ``gap`` says so."""
+TRANSCRIPT_ROWS: Final = 200
 _RETRY_MS: Final = 2000
 _SHARE: Final = 20
 """Reading states takes at most one part in so many of the time."""
@@ -174,8 +175,8 @@ class Feed(Loop):
             del self._streams[caller]
 
     async def _events(self, listener: _Listener, first: Sequence[bytes], holds: Holds) -> AsyncGenerator[bytes, None]:
-        for event in first:
-            yield event
+        for state in first:
+            yield state
         pulse = _Pulse(holds)
         while not self.stopping.is_set():
             if listener.cut.is_set():
@@ -220,11 +221,11 @@ class Feed(Loop):
             async with self._database.transaction() as conn:
                 # The state is read first: when it says that the cycle is over, its transcript is whole.
                 cycle, _ = await listings.page(conn, "cycles", {"id": cycle_id}, after=None, limit=1)
-                rows = await feed.transcript_after(conn, cycle_id, seq)
+                rows = await listings.transcript(conn, cycle_id, after=seq, limit=TRANSCRIPT_ROWS)
                 messages, _ = await listings.page(conn, "messages", {"cycles": [cycle_id]}, after=None, limit=100)
         except DependencyUnavailable:
             return _CycleRead((), (), (), more=False)
-        return _CycleRead(cycle, rows, messages, more=len(rows) == feed.TRANSCRIPT_ROWS)
+        return _CycleRead(cycle, rows, messages, more=len(rows) == TRANSCRIPT_ROWS)
 
     def _states(self, room: str | None) -> list[bytes]:
         events = [frame("room", row) for row in self._rooms.rows if room in (None, row["slug"])]

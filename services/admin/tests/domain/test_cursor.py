@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from room_admin.domain.cursor import decode_cursor, encode_cursor
 from room_common.errors import Refused
 
-SHAPES = st.text("tui", max_size=4)
+SHAPES = st.text("tuis", max_size=4)
 VALUES = {
     # an offset may lead out of the years that exist, so a day is left at both ends
     "t": st.datetimes(
@@ -24,6 +24,7 @@ VALUES = {
     ),
     "u": st.uuids(),
     "i": st.integers(-(2**31) + 1, 2**31 - 1),
+    "s": st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=40),
 }
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
 
@@ -89,6 +90,13 @@ def test_what_a_list_never_gave_is_refused(text: str) -> None:
 def test_numbers_out_of_range_or_shape_are_refused(number: str) -> None:
     with pytest.raises(Refused):
         decode_cursor(_raw(number), "i")
+
+
+def test_the_longest_name_fits_and_a_nul_does_not() -> None:
+    key = ("\U0001f6d2" * 120, 1_000_000, UUID(int=1))
+    assert decode_cursor(encode_cursor(key), "siu") == key
+    with pytest.raises(Refused):
+        decode_cursor(_raw("sa\0b"), "s")
 
 
 def test_a_naive_time_is_not_written() -> None:

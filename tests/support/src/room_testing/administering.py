@@ -20,6 +20,7 @@ from fastapi import FastAPI
 from psycopg.rows import dict_row
 from pydantic import SecretStr
 
+from room_admin.answers import Answers
 from room_admin.api import build
 from room_admin.apply import Applier, Urls
 from room_admin.backtest import Backtest
@@ -96,6 +97,7 @@ class Administering:
         test_seconds: float = 20,
     ) -> None:
         self.dsn = dsn
+        self.database = database
         self.records = KeptRecords()
         self.llm = llm or AnsweringLlm()
         reader, sender = kafka or (self.records, self.records)
@@ -103,7 +105,16 @@ class Administering:
         deliveries = Deliveries(database, keyring, reader, sender)
         tester = Tester(Backtest(deliveries, self.llm, calls_at_once=4, seconds=test_seconds))
         self.feed = Feed(database)
-        self.app: FastAPI = build(database, Applier(database, keyring, urls), urls, deliveries, tester, self.feed)
+        self.app: FastAPI = build(
+            database,
+            Applier(database, keyring, urls),
+            urls,
+            deliveries,
+            tester,
+            self.feed,
+            Answers(database, sender),
+            keyring,
+        )
 
     def client(self, role: str | None = "operator", **options: Any) -> httpx.AsyncClient:
         """A client of the API; None sends no token, another word than a role is sent as the token."""

@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from psycopg import errors
+from psycopg.types.json import Jsonb
 
 from room_common.postgres.database import Connection
 
@@ -91,6 +92,26 @@ async def update_instance(
     await conn.execute(
         "update instance_room set prompt = %s, enabled = %s, updated_at = now() where instance_id = %s",
         (mandate, enabled, instance_id),
+    )
+
+
+async def read_settings(conn: Connection, instance_id: UUID) -> dict[str, Any]:
+    """What an instance has beside its document: locale, daily budget, and the sections of its prompt."""
+    cursor = await conn.execute(
+        "select locale, token_budget_daily, prompts from instances where id = %s", (instance_id,)
+    )
+    row = await cursor.fetchone()
+    assert row is not None
+    return row
+
+
+async def write_settings(
+    conn: Connection, instance_id: UUID, *, locale: str, token_budget_daily: int | None, prompts: Sequence[Any]
+) -> None:
+    """Replace them."""
+    await conn.execute(
+        "update instances set locale = %s, token_budget_daily = %s, prompts = %s, updated_at = now() where id = %s",
+        (locale, token_budget_daily, Jsonb(list(prompts)), instance_id),
     )
 
 

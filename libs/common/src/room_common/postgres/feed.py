@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from room_common.postgres.database import Connection
-
-Row = dict[str, Any]
-
-TRANSCRIPT_ROWS = 200
-"""Rows of a transcript read at once."""
 
 
 async def clock(conn: Connection) -> datetime:
@@ -28,15 +22,3 @@ async def running_cycles(conn: Connection, limit: int) -> Sequence[UUID]:
     """The cycles that run now, at most one for each room."""
     cursor = await conn.execute("select id from room_cycles where status = 'running' limit %s", (limit,))
     return [row["id"] for row in await cursor.fetchall()]
-
-
-async def transcript_after(conn: Connection, cycle_id: UUID, seq: int) -> Sequence[Row]:
-    """The rows of a transcript after ``seq``, in order. Rows are only added, and in order: none comes late."""
-    cursor = await conn.execute(
-        """
-        select seq, role, content, created_at from cycle_messages
-        where cycle_id = %s and seq > %s order by seq limit %s
-        """,
-        (cycle_id, seq, TRANSCRIPT_ROWS),
-    )
-    return await cursor.fetchall()

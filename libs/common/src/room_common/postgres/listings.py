@@ -16,7 +16,7 @@ from room_common.postgres.database import Connection
 
 Row = dict[str, Any]
 Key = tuple[Any, ...]
-ListName = Literal["deliveries", "backlog", "inbox", "cycles", "messages", "activity"]
+ListName = Literal["deliveries", "backlog", "inbox", "cycles", "messages", "activity", "audit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +134,19 @@ _ACTIVITY: Final = Listing(
         "since": "a.occurred_at >= %(since)s",
     },
 )
+_AUDIT: Final = Listing(
+    select="""
+        select g.id, g.occurred_at, g.actor, g.action, i.slug as room, g.subject, g.detail
+        from audit_log g left join instances i on i.id = g.instance_id
+    """,
+    key=(("occurred_at", "g.occurred_at"), ("id", "g.id")),
+    filters={
+        "room": "g.instance_id = %(room)s",
+        "actor": "g.actor = %(actor)s",
+        "action": "g.action = %(action)s",
+        "since": "g.occurred_at >= %(since)s",
+    },
+)
 LISTINGS: Final[Mapping[ListName, Listing]] = {
     "deliveries": _DELIVERIES,
     "backlog": _BACKLOG,
@@ -141,6 +154,7 @@ LISTINGS: Final[Mapping[ListName, Listing]] = {
     "cycles": _CYCLES,
     "messages": _MESSAGES,
     "activity": _ACTIVITY,
+    "audit": _AUDIT,
 }
 
 
@@ -184,8 +198,8 @@ async def source_ids(conn: Connection, name: str, instance: object) -> list[UUID
     return [row["id"] for row in await cursor.fetchall()]
 
 
-async def instances(conn: Connection) -> Sequence[Row]:
-    """Every living instance with the state of its room."""
+async def instances(conn: Connection, *, after: str = "", limit: int = 500) -> Sequence[Row]:
+    """The living instances behind that slug, with the state of their rooms."""
     cursor = await conn.execute(
         """
         select i.id, i.slug, i.name, i.status, i.timezone, i.token_budget_daily, r.enabled,
@@ -194,8 +208,9 @@ async def instances(conn: Connection) -> Sequence[Row]:
                (select count(*) from event_backlog b where b.instance_id = i.id and b.status = 'pending') as pending,
                (select count(*) from event_sources s where s.instance_id = i.id and s.deleted_at is null) as sources
         from instances i join instance_room r on r.instance_id = i.id
-        where i.deleted_at is null order by i.slug
-        """
+        where i.deleted_at is null and i.slug > %s order by i.slug limit %s
+        """,
+        (after, limit),
     )
     return await cursor.fetchall()
 
@@ -223,8 +238,10 @@ async def room(conn: Connection, instance: UUID) -> Row | None:
     return await cursor.fetchone()
 
 
-async def sources(conn: Connection, instance: UUID) -> Sequence[Row]:
-    """An instance's living sources, with what came in during the last day. No URL, no secret."""
+async def sources(
+    conn: Connection, instance: UUID, *, after: Key | None = None, limit: int | None = None
+) -> Sequence[Row]:
+    """An instance's living sources by name, with what came in during the last day. No URL, no secret."""
     cursor = await conn.execute(
         """
         select s.id, s.name, s.source_type as type, s.enabled, s.config is not null as signed, s.created_at,
@@ -232,38 +249,82 @@ async def sources(conn: Connection, instance: UUID) -> Sequence[Row]:
                    as definitions,
                (select max(d.received_at) from webhook_deliveries d where d.source_id = s.id) as last_received_at
         from event_sources s
-        where s.instance_id = %s and s.deleted_at is null order by s.name
+        where s.instance_id = %(instance)s and s.deleted_at is null
+          and (%(name)s::text is null or s.name > %(name)s)
+        order by s.name limit %(limit)s
         """,
-        (instance,),
+        {"instance": instance, "name": after[0] if after else None, "limit": limit},
     )
     return await cursor.fetchall()
 
 
-async def definitions(conn: Connection, instance: UUID) -> Sequence[Row]:
-    """An instance's living definitions in the order they are asked."""
+async def definitions(
+    conn: Connection, instance: UUID, *, after: Key | None = None, limit: int | None = None
+) -> Sequence[Row]:
+    """An instance's living definitions by source, in the order they are asked."""
+    source_name, priority, row_id = after or (None, None, None)
     cursor = await conn.execute(
         """
         select d.id, s.name as source, d.name, d.priority, d.version, d.matching_prompt as match,
                d.interpretation_prompt as interpret, d.cooldown_seconds, d.cooling_until, d.enabled, d.updated_at
         from event_definitions d join event_sources s on s.id = d.event_source_id
-        where s.instance_id = %s and s.deleted_at is null and d.deleted_at is null
-        order by s.name, d.priority, d.id
+        where s.instance_id = %(instance)s and s.deleted_at is null and d.deleted_at is null
+          and (%(source)s::text is null
+               or (s.name, d.priority, d.id) > (%(source)s, %(priority)s::integer, %(id)s::uuid))
+        order by s.name, d.priority, d.id limit %(limit)s
         """,
-        (instance,),
+        {"instance": instance, "source": source_name, "priority": priority, "id": row_id, "limit": limit},
     )
     return await cursor.fetchall()
 
 
-async def channels(conn: Connection, instance: UUID) -> Sequence[Row]:
-    """An instance's channels. No URL, no secret."""
+async def channels(
+    conn: Connection, instance: UUID, *, after: Key | None = None, limit: int | None = None
+) -> Sequence[Row]:
+    """An instance's channels by type. No URL, no secret."""
     cursor = await conn.execute(
         """
         select id, channel_type as type, enabled, delivery, created_at from instance_channels
-        where instance_id = %s order by channel_type
+        where instance_id = %(instance)s and (%(type)s::text is null or channel_type > %(type)s)
+        order by channel_type limit %(limit)s
         """,
-        (instance,),
+        {"instance": instance, "type": after[0] if after else None, "limit": limit},
     )
     return await cursor.fetchall()
+
+
+async def source(conn: Connection, source_id: UUID) -> Row | None:
+    """One living source as :func:`sources` shows it, and its room; or None."""
+    cursor = await conn.execute(
+        """
+        select i.id as instance_id, i.slug as room from event_sources s join instances i on i.id = s.instance_id
+        where s.id = %s and s.deleted_at is null and i.deleted_at is null
+        """,
+        (source_id,),
+    )
+    owner = await cursor.fetchone()
+    if owner is None:
+        return None
+    found = [row for row in await sources(conn, owner["instance_id"]) if row["id"] == source_id]
+    return owner | found[0] if found else None
+
+
+async def definition(conn: Connection, definition_id: UUID) -> Row | None:
+    """One living definition as :func:`definitions` shows it, its room and its source's id; or None."""
+    cursor = await conn.execute(
+        """
+        select i.id as instance_id, i.slug as room, s.id as source_id
+        from event_definitions d
+        join event_sources s on s.id = d.event_source_id join instances i on i.id = s.instance_id
+        where d.id = %s and d.deleted_at is null and s.deleted_at is null and i.deleted_at is null
+        """,
+        (definition_id,),
+    )
+    owner = await cursor.fetchone()
+    if owner is None:
+        return None
+    found = [row for row in await definitions(conn, owner["instance_id"]) if row["id"] == definition_id]
+    return owner | found[0] if found else None
 
 
 async def owner_of_source(conn: Connection, source_id: UUID) -> Row | None:
@@ -293,10 +354,16 @@ async def payload(conn: Connection, event_id: UUID) -> Row | None:
     return await cursor.fetchone()
 
 
-async def transcript(conn: Connection, cycle_id: UUID) -> Sequence[Row]:
-    """Every message of a cycle, in order."""
+async def transcript(
+    conn: Connection, cycle_id: UUID, *, after: int | None = None, limit: int | None = None
+) -> Sequence[Row]:
+    """The messages of a cycle behind ``after``, in order. Rows are only added, and in order: none comes late."""
     cursor = await conn.execute(
-        "select seq, role, content, created_at from cycle_messages where cycle_id = %s order by seq", (cycle_id,)
+        """
+        select seq, role, content, created_at from cycle_messages
+        where cycle_id = %(cycle)s and (%(after)s::integer is null or seq > %(after)s) order by seq limit %(limit)s
+        """,
+        {"cycle": cycle_id, "after": after, "limit": limit},
     )
     return await cursor.fetchall()
 

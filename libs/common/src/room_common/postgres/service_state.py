@@ -52,13 +52,19 @@ async def remove_dead(conn: Connection, service: str, hours: float = 24.0) -> No
     )
 
 
-async def list_states(conn: Connection) -> Sequence[dict[str, Any]]:
-    """Every process, by service and process; ``age_seconds`` says how long ago it reported, by the database's clock."""
+async def list_states(
+    conn: Connection, *, after: tuple[str, str] = ("", ""), limit: int | None = None
+) -> Sequence[dict[str, Any]]:
+    """The processes behind ``after``, by service and process.
+
+    ``age_seconds`` says how long ago one reported, by the database's clock.
+    """
     cursor = await conn.execute(
         """
         select service, process, version, held_reason, lag, detail, seen_at,
                extract(epoch from clock_timestamp() - seen_at)::float8 as age_seconds
-        from service_state order by service, process
-        """
+        from service_state where (service, process) > (%s, %s) order by service, process limit %s
+        """,
+        (*after, limit),
     )
     return await cursor.fetchall()

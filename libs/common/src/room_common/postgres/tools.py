@@ -96,8 +96,10 @@ async def configured(conn: Connection, instance_id: UUID) -> Sequence[Mapping[st
     return await cursor.fetchall()
 
 
-async def listed(conn: Connection, instance_id: UUID) -> Sequence[Mapping[str, Any]]:
-    """Every server and function of an instance with its health and its tools. No URL, no secret.
+async def listed(
+    conn: Connection, instance_id: UUID, *, after: str = "", limit: int | None = None
+) -> Sequence[Mapping[str, Any]]:
+    """The servers and functions of an instance, by name, with its health and its tools. No URL, no secret.
 
     A tool is ``on``, ``changed`` (off until confirmed), ``missing`` (allowed and not offered) or ``unknown`` (nobody
     has asked yet).
@@ -114,9 +116,9 @@ async def listed(conn: Connection, instance_id: UUID) -> Sequence[Mapping[str, A
                                  when t.seen -> a.name ->> 'sha256' = t.pins ->> a.name then 'on'
                                  else 'changed' end) order by a.name)
                    from unnest(t.allowed) a (name)), '[]') as tools
-        from instance_tools t where t.instance_id = %s order by t.name
+        from instance_tools t where t.instance_id = %s and t.name > %s order by t.name limit %s
         """,
-        (instance_id,),
+        (instance_id, after, limit),
     )
     return await cursor.fetchall()
 

@@ -13,16 +13,25 @@ import orjson
 
 from room_common.errors import Refused
 
+
+def _text(value: str) -> str:
+    if "\0" in value:
+        raise ValueError  # no text in PostgreSQL has it
+    return value
+
+
 _READERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "t": datetime.fromisoformat,
     "u": UUID,
     "i": int,
+    "s": _text,
 }
-_MAX: Final = 400
+MAX_CURSOR: Final = 1600
+"""Characters: a name has up to 120, of up to 4 bytes each."""
 
 
 def encode_cursor(key: Sequence[object]) -> str:
-    """A sort key of times, UUIDs and integers as one URL-safe word. Times come back in UTC."""
+    """A sort key of times, UUIDs, integers and texts as one URL-safe word. Times come back in UTC."""
     return base64.urlsafe_b64encode(orjson.dumps([_tagged(value) for value in key])).rstrip(b"=").decode()
 
 
@@ -32,7 +41,7 @@ def decode_cursor(text: str, shape: str) -> tuple[Any, ...]:
     Raises ``Refused('bad_cursor')`` for anything that :func:`encode_cursor` would not have made for that shape.
     """
     try:
-        if len(text) > _MAX or not text.isascii():
+        if len(text) > MAX_CURSOR or not text.isascii():
             raise ValueError
         values = orjson.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
         if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
@@ -53,4 +62,6 @@ def _tagged(value: object) -> str:
         if value.tzinfo is None:
             raise ValueError("a cursor holds times with an offset")
         return "t" + value.astimezone(UTC).isoformat()
+    if isinstance(value, str):
+        return "s" + value
     return ("u" if isinstance(value, UUID) else "i") + str(value)

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from room_admin.access import Operator
 from room_admin.answers import Answers
 from room_admin.routes.instances import RoomSlug
+from room_admin.spending import spends
 
 router = APIRouter(tags=["work"])
 
@@ -39,7 +40,7 @@ def answers_of(request: Request) -> Answers:
 AnswersOf = Annotated[Answers, Depends(answers_of)]
 
 
-@router.post("/instances/{slug}/answer")
+@router.post("/instances/{slug}/answer", dependencies=[spends("write")])
 async def answer_room(answers: AnswersOf, caller: Operator, slug: RoomSlug, body: AnswerRequest) -> AnswerAnswer:
     """Answer the agent of a room that talks on the local channel, as the person it writes to. Audited."""
     return AnswerAnswer(sender=await answers.answer(slug, body.text, caller))

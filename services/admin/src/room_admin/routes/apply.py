@@ -11,6 +11,7 @@ from room_admin.access import Operator
 from room_admin.apply import Applied, Applier
 from room_admin.domain.difference import changed
 from room_admin.domain.stored_secrets import NotStored, Secrets
+from room_admin.preconditions import IfMatch, IfNoneMatch
 from room_admin.problems import FieldError, Problem, pointer
 from room_admin.routes.instances import RoomSlug
 from room_common.contracts.room_document import RoomDocument
@@ -75,7 +76,9 @@ class ApplyAnswer(BaseModel):
 
 
 @router.post("/apply")
-async def apply(request: Request, body: ApplyRequest, caller: Operator) -> ApplyAnswer:
+async def apply(
+    request: Request, body: ApplyRequest, caller: Operator, if_match: IfMatch = None, if_none_match: IfNoneMatch = None
+) -> ApplyAnswer:
     """Make an instance match the document. Idempotent: a second time changes nothing."""
     _check_secrets(body)
     _check_channel_secrets(body)
@@ -83,7 +86,9 @@ async def apply(request: Request, body: ApplyRequest, caller: Operator) -> Apply
     applier: Applier = request.app.state.applier
     given = Secrets(body.secrets, body.channel_secrets, body.tool_secrets)
     try:
-        applied = await applier.apply(body.room, given, caller, dry_run=body.dry_run)
+        applied = await applier.apply(
+            body.room, given, caller, dry_run=body.dry_run, if_match=if_match, new=if_none_match is not None
+        )
     except ValidationError as error:
         raise Problem(
             422,

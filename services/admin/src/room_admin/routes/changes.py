@@ -9,8 +9,10 @@ from uuid import UUID
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from room_admin import preconditions
 from room_admin.access import DatabaseOf, Operator
 from room_admin.apply import Urls
+from room_admin.preconditions import IfMatch
 from room_admin.problems import FieldError, Problem
 from room_admin.routes.instances import RoomSlug
 from room_admin.routes.parameters import room_of
@@ -86,38 +88,45 @@ class DeleteRoomAnswer(DeleteAnswer):
 
 @router.post("/sources/{source_id}/rotate-token")
 async def rotate_token(
-    request: Request, database: DatabaseOf, caller: Operator, source_id: UUID, body: RotateRequest
+    request: Request,
+    database: DatabaseOf,
+    caller: Operator,
+    source_id: UUID,
+    body: RotateRequest,
+    if_match: IfMatch = None,
 ) -> RotateAnswer:
     """Make a new URL for a source; those of before end after a grace period. Audited."""
     urls: Urls = request.app.state.urls
     async with database.transaction() as conn:
-        source = await _locked(conn, "source", source_id)
+        source = await _locked(conn, "source", source_id, if_match)
         until = await changes.expire_tokens(conn, source_id, body.grace_seconds)
         url = await urls.make(conn, "webhooks", source_id=source_id)
         await _audit(conn, caller, "rotate_token", source, {"grace_seconds": body.grace_seconds})
     return RotateAnswer(url=url, old_valid_until=until)
 
 
-@router.patch("/sources/{source_id}")
-async def switch_source(database: DatabaseOf, caller: Operator, source_id: UUID, body: SwitchRequest) -> SwitchAnswer:
+async def switch_source(
+    database: Database, caller: Caller, source_id: UUID, body: SwitchRequest, if_match: str | None = None
+) -> SwitchAnswer:
     """Switch a source on or off: while it is off its deliveries are recorded and dropped. Audited."""
-    return await _switch(database, caller, "source", source_id, body.enabled)
+    return await _switch(database, caller, "source", source_id, body.enabled, if_match)
 
 
-@router.patch("/definitions/{definition_id}")
 async def switch_definition(
-    database: DatabaseOf, caller: Operator, definition_id: UUID, body: SwitchRequest
+    database: Database, caller: Caller, definition_id: UUID, body: SwitchRequest, if_match: str | None = None
 ) -> SwitchAnswer:
     """Switch a definition on or off: while it is off it is not asked. Audited."""
-    return await _switch(database, caller, "definition", definition_id, body.enabled)
+    return await _switch(database, caller, "definition", definition_id, body.enabled, if_match)
 
 
-@router.patch("/instances/{slug}")
-async def switch_room(database: DatabaseOf, caller: Operator, slug: RoomSlug, body: SwitchRequest) -> SwitchAnswer:
+async def switch_room(
+    database: Database, caller: Caller, slug: str, body: SwitchRequest, if_match: str | None = None
+) -> SwitchAnswer:
     """Switch a room on or off; on also frees one that was parked for its failures. Audited."""
     async with database.transaction() as conn:
         await configuration.lock_slug(conn, slug)
         instance = await room_of(conn, slug)
+        await preconditions.check(conn, instance, if_match)
         changed = await changes.enable_room(conn, instance, body.enabled)
         if changed:
             action = "enable_room" if body.enabled else "disable_room"
@@ -126,10 +135,12 @@ async def switch_room(database: DatabaseOf, caller: Operator, slug: RoomSlug, bo
 
 
 @router.put("/sources/{source_id}/definitions/order")
-async def order_definitions(database: DatabaseOf, caller: Operator, source_id: UUID, body: OrderRequest) -> OrderAnswer:
+async def order_definitions(
+    database: DatabaseOf, caller: Operator, source_id: UUID, body: OrderRequest, if_match: IfMatch = None
+) -> OrderAnswer:
     """Have the definitions of a source asked in this order. Audited."""
     async with database.transaction() as conn:
-        source = await _locked(conn, "source", source_id)
+        source = await _locked(conn, "source", source_id, if_match)
         if not await changes.order(conn, source_id, body.definitions):
             detail = "name every definition of the source once; GET /instances/{slug}/definitions lists them"
             raise Problem(422, detail, (FieldError(pointer="/definitions", detail=detail),))
@@ -138,31 +149,38 @@ async def order_definitions(database: DatabaseOf, caller: Operator, source_id: U
 
 
 @router.delete("/sources/{source_id}")
-async def delete_source(database: DatabaseOf, caller: Operator, source_id: UUID) -> DeleteAnswer:
+async def delete_source(
+    database: DatabaseOf, caller: Operator, source_id: UUID, if_match: IfMatch = None
+) -> DeleteAnswer:
     """Delete a source with its definitions; its URLs end now, events that wait go on. Audited."""
     async with database.transaction() as conn:
-        source = await _locked(conn, "source", source_id)
+        source = await _locked(conn, "source", source_id, if_match)
         await configuration.delete_source(conn, source_id)
         await _audit(conn, caller, "delete_source", source, {})
     return DeleteAnswer(name=source.name)
 
 
 @router.delete("/definitions/{definition_id}")
-async def delete_definition(database: DatabaseOf, caller: Operator, definition_id: UUID) -> DeleteAnswer:
+async def delete_definition(
+    database: DatabaseOf, caller: Operator, definition_id: UUID, if_match: IfMatch = None
+) -> DeleteAnswer:
     """Delete a definition; events that wait for it go on with its prompts. Audited."""
     async with database.transaction() as conn:
-        definition = await _locked(conn, "definition", definition_id)
+        definition = await _locked(conn, "definition", definition_id, if_match)
         await configuration.delete_definition(conn, definition_id)
         await _audit(conn, caller, "delete_definition", definition, {})
     return DeleteAnswer(name=definition.name)
 
 
 @router.delete("/instances/{slug}")
-async def delete_room(database: DatabaseOf, caller: Operator, slug: RoomSlug) -> DeleteRoomAnswer:
+async def delete_room(
+    database: DatabaseOf, caller: Operator, slug: RoomSlug, if_match: IfMatch = None
+) -> DeleteRoomAnswer:
     """Delete an instance: its room is off, its URLs end, its cycle is cut off, messages that wait fail. Audited."""
     async with database.transaction() as conn:
         await configuration.lock_slug(conn, slug)
         instance = await room_of(conn, slug)
+        await preconditions.check(conn, instance, if_match)
         deleted = await changes.delete_instance(conn, instance)
         await access.audit(conn, caller.name, "delete_instance", instance_id=instance, subject=slug)
     return DeleteRoomAnswer(
@@ -174,23 +192,26 @@ async def delete_room(database: DatabaseOf, caller: Operator, slug: RoomSlug) ->
     )
 
 
-async def _switch(database: Database, caller: Caller, kind: Kind, thing_id: UUID, enabled: bool) -> SwitchAnswer:
+async def _switch(
+    database: Database, caller: Caller, kind: Kind, thing_id: UUID, enabled: bool, if_match: str | None
+) -> SwitchAnswer:
     async with database.transaction() as conn:
-        thing = await _locked(conn, kind, thing_id)
+        thing = await _locked(conn, kind, thing_id, if_match)
         changed = await changes.enable(conn, kind, thing_id, enabled)
         if changed:
             await _audit(conn, caller, f"{'enable' if enabled else 'disable'}_{kind}", thing, {})
     return SwitchAnswer(name=thing.name, enabled=enabled, changed=changed)
 
 
-async def _locked(conn: Connection, kind: Kind, thing_id: UUID) -> Thing:
-    """The thing, with its instance locked against documents that are applied. Raises ``Problem`` 404."""
+async def _locked(conn: Connection, kind: Kind, thing_id: UUID, if_match: str | None) -> Thing:
+    """The thing, with its instance locked against documents that are applied. Raises ``Problem`` 404, 412."""
     thing = await changes.find(conn, kind, thing_id)
     if thing is not None:
         await configuration.lock_slug(conn, thing.slug)
         thing = await changes.find(conn, kind, thing_id)
     if thing is None:
         raise Problem(404, f"there is no such {kind}; it may have been deleted")
+    await preconditions.check(conn, thing.instance_id, if_match)
     return thing
 
 

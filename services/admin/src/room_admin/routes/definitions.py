@@ -29,8 +29,8 @@ from room_common.postgres.database import Connection
 router = APIRouter(tags=["definitions"])
 
 MAX_LAST = 500
-_BURST, _SECONDS_EACH = 6, 10.0
-_AT_ONCE = 2
+BURST, SECONDS_EACH = 6, 10.0
+AT_ONCE = 2
 
 
 class Sample(BaseModel):
@@ -109,15 +109,15 @@ class Tester:
 
     def __init__(self, backtest: Backtest) -> None:
         self._backtest = backtest
-        self._allowance = Allowance(_BURST, _SECONDS_EACH)
-        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._allowance = Allowance(BURST, SECONDS_EACH)
+        self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def run(
         self, caller: str, question: Question, subject: tuple[Decoded, dict[str, str]] | list[dict[str, Any]]
     ) -> Outcome:
         """Run a test. Raises ``Problem`` 429."""
         if self._slots.locked():
-            raise Problem(429, f"{_AT_ONCE} tests are running already; try again", retry_after=5)
+            raise Problem(429, f"{AT_ONCE} tests are running already; try again", retry_after=5)
         if wait := self._allowance.take(caller):
             raise Problem(429, "tests cost money, and these were many; try again", retry_after=math.ceil(wait))
         async with self._slots:

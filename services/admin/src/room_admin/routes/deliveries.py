@@ -14,6 +14,7 @@ from room_admin.deliveries import Deliveries
 from room_admin.delivery_life import life
 from room_admin.problems import Problem
 from room_admin.routes.parameters import DeliveriesQuery, Page, list_page, read_page
+from room_admin.spending import spends
 from room_common.domain.decoding import Decoded, Undecodable
 from room_common.postgres import access
 
@@ -69,7 +70,7 @@ async def show_delivery(database: DatabaseOf, caller: Viewer, delivery_id: UUID)
     return page
 
 
-@router.get("/deliveries/{delivery_id}/life")
+@router.get("/deliveries/{delivery_id}/life", dependencies=[spends("read")])
 async def show_life(database: DatabaseOf, caller: Operator, delivery_id: UUID) -> dict[str, Any]:
     """The life of a delivery: checks, verdicts, events, cycles with their tool calls, messages, replays. Audited."""
     async with database.transaction() as conn:
@@ -80,7 +81,7 @@ async def show_life(database: DatabaseOf, caller: Operator, delivery_id: UUID) -
     return found
 
 
-@router.get("/deliveries/{delivery_id}/payload")
+@router.get("/deliveries/{delivery_id}/payload", dependencies=[spends("read")])
 async def show_delivered(
     deliveries: DeliveriesOf, database: DatabaseOf, caller: Operator, delivery_id: UUID, item: ItemNumber = 0
 ) -> dict[str, Any]:
@@ -106,7 +107,7 @@ async def show_delivered(
     }
 
 
-@router.post("/deliveries/{delivery_id}/replay")
+@router.post("/deliveries/{delivery_id}/replay", dependencies=[spends("replay")])
 async def replay_delivery(
     deliveries: DeliveriesOf, caller: Operator, delivery_id: UUID, body: ReplayRequest
 ) -> ReplayAnswer:

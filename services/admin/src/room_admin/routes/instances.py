@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel
 
+from room_admin import preconditions
 from room_admin.access import DatabaseOf, Operator, Viewer
 from room_admin.apply import Applier, Urls
 from room_admin.problems import Problem
-from room_admin.routes.parameters import Page, room_of
+from room_admin.routes.parameters import Page, PageQuery, page_of, room_of
 from room_common.contracts.source_config import Verify
 from room_common.crypto import UnknownKey
 from room_common.errors import Refused
@@ -38,41 +39,56 @@ class SourceUrlAnswer(UrlAnswer):
 
 
 @router.get("/instances")
-async def list_instances(database: DatabaseOf, _: Viewer) -> Page:
-    """Every instance with the state of its room."""
+async def list_instances(database: DatabaseOf, _: Viewer, query: Annotated[PageQuery, Query()]) -> Page:
+    """Every instance with the state of its room, by slug."""
+    after = query.after("s")
     async with database.transaction() as conn:
-        return Page(items=list(await listings.instances(conn)), next=None)
+        rows = await listings.instances(conn, after=after[0] if after else "", limit=query.limit + 1)
+    return page_of(rows, query.limit, ("slug",))
 
 
 @router.get("/instances/{slug}")
-async def show_instance(database: DatabaseOf, caller: Viewer, slug: RoomSlug) -> dict[str, Any]:
-    """One instance with its mandate and whom it talks to. The target, a person's address, is for operators."""
+async def show_instance(database: DatabaseOf, caller: Viewer, slug: RoomSlug, response: Response) -> dict[str, Any]:
+    """One instance with its mandate and whom it talks to. The target, a person's address, is for operators.
+
+    Its ETag is the version of all of its configuration.
+    """
     async with database.transaction() as conn:
-        found = await listings.room(conn, await room_of(conn, slug))
+        instance = await room_of(conn, slug)
+        await preconditions.tag(conn, instance, response)
+        found = await listings.room(conn, instance)
     if found is None:
         raise Problem(404, f"there is no room {slug!r}")
     return found if caller.role == "operator" else {key: value for key, value in found.items() if key != "target"}
 
 
 @router.get("/instances/{slug}/sources")
-async def list_sources(database: DatabaseOf, _: Viewer, slug: RoomSlug) -> Page:
+async def list_sources(database: DatabaseOf, _: Viewer, slug: RoomSlug, query: Annotated[PageQuery, Query()]) -> Page:
     """The sources of an instance, without their URLs."""
+    after = query.after("s")
     async with database.transaction() as conn:
-        return Page(items=list(await listings.sources(conn, await room_of(conn, slug))), next=None)
+        rows = await listings.sources(conn, await room_of(conn, slug), after=after, limit=query.limit + 1)
+    return page_of(rows, query.limit, ("name",))
 
 
 @router.get("/instances/{slug}/definitions")
-async def list_definitions(database: DatabaseOf, _: Viewer, slug: RoomSlug) -> Page:
+async def list_definitions(
+    database: DatabaseOf, _: Viewer, slug: RoomSlug, query: Annotated[PageQuery, Query()]
+) -> Page:
     """The definitions of an instance, by source and in the order they are asked."""
+    after = query.after("siu")
     async with database.transaction() as conn:
-        return Page(items=list(await listings.definitions(conn, await room_of(conn, slug))), next=None)
+        rows = await listings.definitions(conn, await room_of(conn, slug), after=after, limit=query.limit + 1)
+    return page_of(rows, query.limit, ("source", "priority", "id"))
 
 
 @router.get("/instances/{slug}/channels")
-async def list_channels(database: DatabaseOf, _: Viewer, slug: RoomSlug) -> Page:
+async def list_channels(database: DatabaseOf, _: Viewer, slug: RoomSlug, query: Annotated[PageQuery, Query()]) -> Page:
     """The channels of an instance, without their URLs."""
+    after = query.after("s")
     async with database.transaction() as conn:
-        return Page(items=list(await listings.channels(conn, await room_of(conn, slug))), next=None)
+        rows = await listings.channels(conn, await room_of(conn, slug), after=after, limit=query.limit + 1)
+    return page_of(rows, query.limit, ("type",))
 
 
 @router.post("/sources/{source_id}/reveal")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -9,7 +10,7 @@ from uuid import UUID
 from fastapi import Query
 from pydantic import AfterValidator, AwareDatetime, BaseModel, Field
 
-from room_admin.domain.cursor import decode_cursor, encode_cursor
+from room_admin.domain.cursor import MAX_CURSOR, decode_cursor, encode_cursor
 from room_admin.problems import FieldError, Problem
 from room_common.domain.deliveries import Outcome
 from room_common.errors import Refused
@@ -38,12 +39,23 @@ Moment = Annotated[AwareDatetime, AfterValidator(_in_utc)]
 Since = Annotated[Moment | None, Query(description="Only rows from this time on (RFC 3339 with an offset).")]
 
 
+class PageQuery(BaseModel):
+    """What a list without filters takes."""
+
+    cursor: str | None = Field(None, max_length=MAX_CURSOR, description="`next` of the page before.")
+    limit: int = Field(500, ge=1, le=500, description="Rows of a page.")
+
+    def after(self, shape: str) -> Any:
+        """The sort key that the cursor holds, None at the beginning. Raises ``Problem`` 400."""
+        return None if self.cursor is None else _read_cursor(self.cursor, shape)
+
+
 class ListQuery(BaseModel):
     """What every list takes. A list's own filters are further fields, named as in :data:`LISTINGS`."""
 
     room: Annotated[str, Field(pattern=SLUG)] | None = Field(None, description="Slug of a room.")
     since: Moment | None = Field(None, description="Only rows from this time on (RFC 3339 with an offset).")
-    cursor: str | None = Field(None, max_length=400, description="`next` of the page before.")
+    cursor: str | None = Field(None, max_length=MAX_CURSOR, description="`next` of the page before.")
     limit: int = Field(50, ge=1, le=500, description="Rows of a page.")
 
     def filters(self) -> dict[str, object]:
@@ -120,12 +132,7 @@ async def read_page(
 ) -> Page:
     """A page of a list as the caller may see it."""
     listing = LISTINGS[name]
-    after = None
-    if cursor is not None:
-        try:
-            after = decode_cursor(cursor, _shape(name))
-        except Refused as error:
-            raise Problem(400, str(error), (FieldError(pointer="?cursor", detail=str(error)),)) from None
+    after = None if cursor is None else _read_cursor(cursor, _shape(name))
     if isinstance(filters.get("room"), str):
         filters = {**filters, "room": await room_of(conn, str(filters["room"]))}
     if isinstance(filters.get("source"), str):
@@ -144,6 +151,20 @@ async def read_one(conn: Connection, caller: Caller, name: ListName, row_id: UUI
     if not page.items:
         raise Problem(404, "there is no such row; it may have been removed at the end of its retention")
     return page.items[0]
+
+
+def page_of(rows: Sequence[Mapping[str, Any]], limit: int, key: tuple[str, ...]) -> Page:
+    """A page of rows that were read with one more than ``limit``, in the order of ``key``."""
+    more = len(rows) > limit
+    kept = [dict(row) for row in rows[:limit]]
+    return Page(items=kept, next=encode_cursor([kept[-1][name] for name in key]) if more else None)
+
+
+def _read_cursor(cursor: str, shape: str) -> tuple[Any, ...]:
+    try:
+        return decode_cursor(cursor, shape)
+    except Refused as error:
+        raise Problem(400, str(error), (FieldError(pointer="?cursor", detail=str(error)),)) from None
 
 
 def _shape(name: ListName) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel
 
 from room_admin.access import DatabaseOf, Operator, Viewer
 from room_admin.problems import Problem
-from room_admin.routes.parameters import Page, room_of
+from room_admin.routes.parameters import Page, PageQuery, page_of, room_of
 from room_common.postgres import access, rooms, tools
 
 router = APIRouter(tags=["rooms"])
@@ -63,10 +63,13 @@ async def resume(database: DatabaseOf, caller: Operator, slug: RoomSlug) -> Resu
 
 
 @router.get("/instances/{slug}/tools")
-async def list_tools(database: DatabaseOf, _: Viewer, slug: RoomSlug) -> Page:
+async def list_tools(database: DatabaseOf, _: Viewer, slug: RoomSlug, query: Annotated[PageQuery, Query()]) -> Page:
     """The outside tools of a room: servers and functions, how they were last found, and what of them is on."""
+    after = query.after("s")
     async with database.transaction() as conn:
-        return Page(items=[dict(row) for row in await tools.listed(conn, await room_of(conn, slug))], next=None)
+        instance = await room_of(conn, slug)
+        rows = await tools.listed(conn, instance, after=after[0] if after else "", limit=query.limit + 1)
+    return page_of(rows, query.limit, ("name",))
 
 
 @router.post("/instances/{slug}/tools/{name}/confirm")

@@ -19,12 +19,15 @@ from room_admin.routes.parameters import (
     InboxQuery,
     MessagesQuery,
     Page,
+    PageQuery,
     Since,
     Slug,
     list_page,
+    page_of,
     read_one,
     room_of,
 )
+from room_admin.spending import spends
 from room_common.domain.decoding import decode_payload
 from room_common.postgres import access, listings, retries, sending, service_state
 from room_common.postgres.access import Caller
@@ -47,7 +50,7 @@ async def show_event(database: DatabaseOf, caller: Viewer, event_id: UUID) -> di
         return await read_one(conn, caller, "backlog", event_id)
 
 
-@router.get("/backlog/{event_id}/payload")
+@router.get("/backlog/{event_id}/payload", dependencies=[spends("read")])
 async def show_payload(database: DatabaseOf, caller: Operator, event_id: UUID) -> dict[str, Any]:
     """The payload of an event: as it was received (base64), and decoded as a model sees it. Audited."""
     async with database.transaction() as conn:
@@ -89,6 +92,13 @@ async def list_inbox(database: DatabaseOf, caller: Viewer, query: Annotated[Inbo
     return await list_page(database, caller, "inbox", query)
 
 
+@router.get("/inbox/{reply_id}")
+async def show_reply(database: DatabaseOf, caller: Viewer, reply_id: UUID) -> dict[str, Any]:
+    """One human reply."""
+    async with database.transaction() as conn:
+        return await read_one(conn, caller, "inbox", reply_id)
+
+
 @router.get("/cycles")
 async def list_cycles(database: DatabaseOf, caller: Viewer, query: Annotated[CyclesQuery, Query()]) -> Page:
     """Runs of the supervisor."""
@@ -102,19 +112,30 @@ async def show_cycle(database: DatabaseOf, caller: Viewer, cycle_id: UUID) -> di
         return await read_one(conn, caller, "cycles", cycle_id)
 
 
-@router.get("/cycles/{cycle_id}/messages")
-async def show_transcript(database: DatabaseOf, caller: Operator, cycle_id: UUID) -> Page:
+@router.get("/cycles/{cycle_id}/messages", dependencies=[spends("read")])
+async def show_transcript(
+    database: DatabaseOf, caller: Operator, cycle_id: UUID, query: Annotated[PageQuery, Query()]
+) -> Page:
     """The transcript of a run, in order. Audited."""
+    after = query.after("i")
     async with database.transaction() as conn:
         await read_one(conn, caller, "cycles", cycle_id)
         await access.audit_reading(conn, caller.name, "show_transcript", subject=str(cycle_id))
-        return Page(items=list(await listings.transcript(conn, cycle_id)), next=None)
+        rows = await listings.transcript(conn, cycle_id, after=after[0] if after else None, limit=query.limit + 1)
+    return page_of(rows, query.limit, ("seq",))
 
 
 @router.get("/messages")
 async def list_messages(database: DatabaseOf, caller: Viewer, query: Annotated[MessagesQuery, Query()]) -> Page:
     """Outbound messages. Target and text are for operators."""
     return await list_page(database, caller, "messages", query)
+
+
+@router.get("/messages/{message_id}")
+async def show_message(database: DatabaseOf, caller: Viewer, message_id: UUID) -> dict[str, Any]:
+    """One outbound message."""
+    async with database.transaction() as conn:
+        return await read_one(conn, caller, "messages", message_id)
 
 
 @router.post("/messages/{message_id}/resend")
@@ -158,7 +179,9 @@ async def show_stats(database: DatabaseOf, _: Viewer, room: Slug | None = None, 
 
 
 @router.get("/services")
-async def list_services(database: DatabaseOf, _: Viewer) -> Page:
+async def list_services(database: DatabaseOf, _: Viewer, query: Annotated[PageQuery, Query()]) -> Page:
     """The processes of this installation: version, lag, what they are held by, when they last reported."""
+    after = query.after("ss")
     async with database.transaction() as conn:
-        return Page(items=list(await service_state.list_states(conn)), next=None)
+        rows = await service_state.list_states(conn, after=after or ("", ""), limit=query.limit + 1)
+    return page_of(rows, query.limit, ("service", "process"))

@@ -440,6 +440,16 @@ create table panel_sessions (
 );
 create index panel_sessions_expiry on panel_sessions (expires_at);
 
+-- Answers to requests that carried an idempotency key. Keys and requests are kept as digests, answers encrypted.
+create table api_answers (
+    key_sha256     bytea primary key check (octet_length(key_sha256) = 32),
+    request_sha256 bytea not null check (octet_length(request_sha256) = 32),
+    -- null: the request is worked on
+    answer         bytea,
+    expires_at     timestamptz not null
+);
+create index api_answers_expiry on api_answers (expires_at);
+
 create table audit_log (
     id          uuid primary key,
     occurred_at timestamptz not null default now(),
@@ -450,6 +460,7 @@ create table audit_log (
     detail      jsonb not null default '{}'
 );
 create index audit_log_list on audit_log (occurred_at desc, id desc);
+create index audit_log_instance on audit_log (instance_id, occurred_at desc, id desc);
 create index audit_log_subject on audit_log (subject, occurred_at desc);
 
 create table scheduler_clock (
