@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -83,9 +84,9 @@ def test_jobs_for_gitops_are_no_hooks_and_their_names_say_what_they_do(render: R
 def test_a_new_migration_is_a_new_job(tmp_path: Path) -> None:
     copy = tmp_path / "room"
     shutil.copytree(CHART, copy)
-    catalogue = copy / "files" / "catalogue.yaml"
+    catalogue = copy / "files" / "catalogue.json"
     text = catalogue.read_text()
-    assert f"schema: {latest().label}\n" in text
+    assert json.loads(text)["schema"] == latest().label
     names = []
     for schema in (latest().label, "9999_next"):
         catalogue.write_text(text.replace(latest().label, schema))

@@ -72,7 +72,7 @@ def test_written_values_are_warned_of_and_restart_pods_when_they_change(render: 
     two = render({"secrets": {"llmApiKey": {"value": "second"}}})
     assert "WARNING" in one.notes
     assert "first" not in one.notes
-    assert one.get("Secret", "room")["stringData"] == {"llm-api-key": "first"}
+    assert one.get("Secret", "room-values")["stringData"] == {"llm-api-key": "first"}
 
     def checksum(made: Objects) -> str:
         found: str = made.deployment("matcher")["spec"]["template"]["metadata"]["annotations"]["checksum/secrets"]
@@ -93,7 +93,7 @@ def test_hooks_use_a_written_secret_that_is_there_before_them_and_gone_after_the
     plain = render(
         {"migrations": {"mode": "none"}, "topics": {"mode": "none"}, "secrets": {"llmApiKey": {"value": "x"}}}
     )
-    assert plain.names("Secret") == {"room"}
+    assert plain.names("Secret") == {"room-values"}
 
 
 def test_authorities_are_mounted_where_the_clients_look(everything: Objects) -> None:

@@ -11,14 +11,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import yaml
 
 from room_common.settings import variables
 from room_common.settings_reference import find_models
 
 from .conftest import CHART, PROFILES, ROOT, Render
 
-CATALOGUE = yaml.safe_load((CHART / "files" / "catalogue.yaml").read_text())
+CATALOGUE = json.loads((CHART / "files" / "catalogue.json").read_text())
 
 
 def test_schema_and_catalogue_are_in_step_with_the_settings() -> None:

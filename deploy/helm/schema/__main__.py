@@ -7,22 +7,17 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import yaml
-
 from schema.catalogue import catalogue
 from schema.values import schema
 
 CHART = Path(__file__).resolve().parents[1] / "room"
-_NOTE = (
-    "# Written by `make documents` from the services' settings; the templates read it. Change the settings models.\n"
-)
 
 
 def files() -> dict[Path, str]:
     """What each generated file has to hold."""
     return {
         CHART / "values.schema.json": json.dumps(schema(), indent=1, sort_keys=True) + "\n",
-        CHART / "files" / "catalogue.yaml": _NOTE + yaml.safe_dump(catalogue(), sort_keys=False, width=118),
+        CHART / "files" / "catalogue.json": json.dumps(catalogue(), indent=1) + "\n",
     }
 
 

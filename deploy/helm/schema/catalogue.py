@@ -1,6 +1,6 @@
 """Which settings, secrets, topics and consumer groups the services have, as the chart's templates read them.
 
-The templates turn values into variables only through this catalogue (``files/catalogue.yaml``), which is written from
+The templates turn values into variables only through this catalogue (``files/catalogue.json``), which is written from
 the settings models: a setting that the code gains or loses is one in the chart too, or the tests fail.
 """
 

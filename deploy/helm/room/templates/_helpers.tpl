@@ -62,7 +62,7 @@ app.kubernetes.io/part-of: room
 {{- end -}}
 
 {{- define "room.catalogue" -}}
-{{- .Files.Get "files/catalogue.yaml" -}}
+{{- .Files.Get "files/catalogue.json" -}}
 {{- end -}}
 
 {{/* {root, key}: a component's values, over the defaults. */}}
@@ -88,7 +88,7 @@ app.kubernetes.io/part-of: room
 {{- if $own.existingSecret -}}
 {{- $own.existingSecret -}}
 {{- else if $own.value -}}
-{{- .made | default (include "room.fullname" .root) -}}
+{{- .made | default (printf "%s-values" (include "room.fullname" .root)) -}}
 {{- else if and $secrets.existingSecret (or (has .name $secrets.optionalKeys) (has .name (list "databaseDsn" "encryptionKeys" "tokenKeys"))) -}}
 {{- $secrets.existingSecret -}}
 {{- end -}}
