@@ -17,7 +17,7 @@ async def test_twenty_rooms_under_faults(
     room_parts: Parts, database_dsn: str, kafka_bootstrap: str, kafka_idempotence: bool, tmp_path: Path
 ) -> None:
     """The database is restarted where it is ours; the broker, which other tests share, is left alone."""
-    postgres = room_parts.postgres() if room_parts.choice.database_address is None else None
+    postgres = room_parts.postgres() if room_parts.choice.starts_database else None
     plan = Plan(seed=20, rooms=20, runners=2, seconds=40.0, quick=True)
     run = Run(
         plan, database_dsn, kafka_bootstrap, tmp_path, idempotence=kafka_idempotence, postgres=postgres, broker=None

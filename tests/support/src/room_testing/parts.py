@@ -1,7 +1,8 @@
 """Which Kafka, PostgreSQL and Redis the tests use, and starting them.
 
-The order: addresses in the environment, Apache Kafka where Java and Maven are there, else everything from wheels.
-PostgreSQL and Redis come from wheels unless an address is given. ``ROOM_TEST_PARTS=apache`` or ``wheels`` forces one.
+The order: addresses in the environment, containers where a Docker engine answers, Apache Kafka where Java and Maven are
+there, else everything from wheels. PostgreSQL and Redis come from containers with Kafka, else from wheels, unless an
+address is given. ``ROOM_TEST_PARTS=docker``, ``apache`` or ``wheels`` forces one.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ from room_local.parts.postgres import Postgres
 from room_local.parts.processes import wait_until
 from room_local.parts.redis import Redis
 from room_local.parts.server import Server
+from room_testing.containers import Containers, engine_missing
 
-KafkaChoice = Literal["address", "apache", "wheels"]
+KafkaChoice = Literal["address", "docker", "apache", "wheels"]
 
-_FORCED = ("apache", "wheels")
+_FORCED = ("docker", "apache", "wheels")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +45,32 @@ class Choice:
     database_address: str | None = None
     redis_address: str | None = None
 
+    @property
+    def starts_database(self) -> bool:
+        """Whether PostgreSQL is a process that is started here, and can be stopped."""
+        return self.database_address is None and self.kafka != "docker"
+
     def describe(self) -> str:
         """One line for the test header."""
-        kafka = {"address": "at ROOM_TEST_KAFKA", "apache": "Apache Kafka", "wheels": "Tansu (wheel)"}[self.kafka]
-        database = "at ROOM_TEST_DATABASE" if self.database_address else "wheel"
-        redis = "at ROOM_TEST_REDIS" if self.redis_address else "wheel"
+        kafka = {
+            "address": "at ROOM_TEST_KAFKA",
+            "docker": "container",
+            "apache": "Apache Kafka",
+            "wheels": "Tansu (wheel)",
+        }[self.kafka]
+        other = "container" if self.kafka == "docker" else "wheel"
+        database = "at ROOM_TEST_DATABASE" if self.database_address else other
+        redis = "at ROOM_TEST_REDIS" if self.redis_address else other
         return f"kafka: {kafka}, postgresql: {database}, redis: {redis} ({self.reason})"
 
 
-def choose(environment: Mapping[str, str], apache_missing: Callable[[], str | None]) -> Choice:
-    """Pick the parts. ``apache_missing`` says what Apache Kafka lacks here, None when it can run.
+def choose(
+    environment: Mapping[str, str],
+    apache_missing: Callable[[], str | None],
+    engine_missing: Callable[[], str | None] = engine_missing,
+) -> Choice:
+    """Pick the parts. ``apache_missing`` says what Apache Kafka lacks here, None when it can run; ``engine_missing``
+    the same of containers.
 
     Raises :class:`ConfigurationError` for an unknown ``ROOM_TEST_PARTS`` or when what it forces can't run.
     """
@@ -60,7 +78,7 @@ def choose(environment: Mapping[str, str], apache_missing: Callable[[], str | No
     if forced is not None and forced not in _FORCED:
         raise ConfigurationError(f"ROOM_TEST_PARTS must be one of {', '.join(_FORCED)}, not {forced!r}")
     address = environment.get("ROOM_TEST_KAFKA") or None
-    kafka, reason = _choose_kafka(forced, address, apache_missing)
+    kafka, reason = _choose_kafka(forced, address, apache_missing, engine_missing)
     return Choice(
         kafka=kafka,
         reason=reason,
@@ -71,12 +89,21 @@ def choose(environment: Mapping[str, str], apache_missing: Callable[[], str | No
 
 
 def _choose_kafka(
-    forced: str | None, address: str | None, apache_missing: Callable[[], str | None]
+    forced: str | None,
+    address: str | None,
+    apache_missing: Callable[[], str | None],
+    engine_missing: Callable[[], str | None],
 ) -> tuple[KafkaChoice, str]:
     if forced == "wheels":
         return "wheels", "ROOM_TEST_PARTS=wheels"
     if forced is None and address is not None:
         return "address", "ROOM_TEST_KAFKA is set"
+    if forced != "apache":
+        engine = engine_missing()
+        if engine is None:
+            return "docker", "a Docker engine answers" if forced is None else "ROOM_TEST_PARTS=docker"
+        if forced == "docker":
+            raise ConfigurationError(f"ROOM_TEST_PARTS=docker, but {engine}")
     missing = apache_missing()
     if forced == "apache":
         if missing is not None:
@@ -136,6 +163,7 @@ class Parts:
         self._broker: Broker | None = None
         self._cluster: Broker | None = None
         self._stops: list[Callable[[], None]] = []
+        self._containers = Containers()
         self._postgres: Postgres | None = None
         self._redis: Redis | None = None
         self._template: str | None = None
@@ -150,12 +178,15 @@ class Parts:
 
     def kafka_bootstrap(self) -> str:
         """Where Kafka is."""
+        if self.choice.kafka == "docker":
+            return self._containers.kafka
         return self.choice.kafka_address or self.broker().bootstrap
 
     def broker(self) -> Broker:
         """The broker started here. Raises ``LookupError`` when it is somebody else's."""
         if self.choice.kafka == "address":
             raise LookupError("the broker at ROOM_TEST_KAFKA is not ours to stop")
+        self._not_in_a_container()
         if self._broker is None:
             server: ApacheKafka | TansuBroker
             if self.choice.kafka == "apache":
@@ -169,6 +200,7 @@ class Parts:
 
     def cluster(self) -> Broker:
         """Three brokers with replication, whatever the single broker is; Apache Kafka only."""
+        self._not_in_a_container()
         if self._cluster is None:
             server = ApacheKafka(self.folder / "kafka3", self.folder / "logs3", nodes=3)
             self._stops.append(partial(_end, server))
@@ -178,12 +210,15 @@ class Parts:
 
     def redis_url(self) -> str:
         """Where Redis is."""
+        if self.choice.redis_address is None and self.choice.kafka == "docker":
+            return self._containers.redis
         return self.choice.redis_address or self.redis().url
 
     def redis(self) -> Redis:
         """The Redis started here, for tests of faults. Raises ``LookupError`` when it is somebody else's."""
         if self.choice.redis_address is not None:
             raise LookupError("the server at ROOM_TEST_REDIS is not ours to stop")
+        self._not_in_a_container()
         if self._redis is None:
             self._redis = Redis(self.folder / "redis", self.folder / "logs" / "redis.log")
             self._stops.append(self._redis.stop)
@@ -194,6 +229,7 @@ class Parts:
         """The PostgreSQL started here, for tests of faults. Raises ``LookupError`` when it is somebody else's."""
         if self.choice.database_address is not None:
             raise LookupError("the server at ROOM_TEST_DATABASE is not ours to stop")
+        self._not_in_a_container()
         if self._postgres is None:
             self._postgres = Postgres(self.folder / "pg", self.folder / "logs" / "postgres.log", durable=False)
             self._stops.append(self._postgres.stop)
@@ -218,6 +254,7 @@ class Parts:
         for stop in reversed(self._stops):
             stop()
         self._stops.clear()
+        self._containers.close()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -239,7 +276,13 @@ class Parts:
         self._administer(statement)
         return make_conninfo(self._maintenance(), dbname=name)
 
+    def _not_in_a_container(self) -> None:
+        if self.choice.kafka == "docker":
+            raise LookupError("a server in a container loses its address when it is stopped")
+
     def _maintenance(self) -> str:
+        if self.choice.database_address is None and self.choice.kafka == "docker":
+            return self._containers.database
         return self.choice.database_address or self.postgres().dsn()
 
     def _administer(self, statement: sql.Composed) -> None:

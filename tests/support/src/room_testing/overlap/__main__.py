@@ -64,7 +64,7 @@ def main() -> int:
             parts.kafka_bootstrap(),
             folder,
             idempotence=choice.kafka != "wheels",
-            postgres=parts.postgres() if choice.database_address is None else None,
+            postgres=parts.postgres() if choice.starts_database else None,
             broker=parts.broker() if choice.kafka != "address" else None,
             say=say,
         )
