@@ -14,7 +14,7 @@ LOCK := $(BIN)/uv --system-certs pip compile --quiet --no-header --no-annotate -
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: help demo up test test-fast e2e fuzz fuzz-api check fmt documents overlap real-model bench bench-cost conserve soak bench-panel bench-compaction bench-cycles bench-latency bench-scheduler bench-ingest clean lock
+.PHONY: help demo up test traces test-fast e2e fuzz fuzz-api check fmt documents overlap real-model bench bench-cost conserve soak bench-panel bench-compaction bench-cycles bench-latency bench-scheduler bench-ingest clean lock
 
 help: ## List the targets
 	@echo "Targets (Python 3.11 or later is needed; PYTHON=... names another one than python3):"
@@ -80,6 +80,14 @@ bench-ingest: $(VENV)/.dev ## Measure ingest beside FastAPI + aiokafka (needs cc
 
 bench-panel: $(VENV)/.dev ## Measure lists and pages with 1,000,000 deliveries beside their plain queries (ARGS="--deliveries 100000")
 	@$(BIN)/python bench/panel/run.py $(ARGS)
+
+traces: $(VENV)/.dev tests/collector/build/room-otelcol ## Check the whole trace through a real OpenTelemetry Collector (needs Go)
+	@ROOM_TEST_PARTS=wheels ROOM_TEST_OTLP_COLLECTOR=$(CURDIR)/tests/collector/build/room-otelcol \
+		$(BIN)/pytest -q tests/integration/test_whole_path.py
+
+tests/collector/build/room-otelcol: tests/collector/builder.yaml
+	@echo "building an OpenTelemetry Collector"
+	@cd tests/collector && GOFLAGS=-mod=mod go run go.opentelemetry.io/collector/cmd/builder@v0.165.0 --config=builder.yaml
 
 bench: $(VENV)/.dev ## Measure the matcher: speed beside the bare client, fairness, memory (ARGS=...)
 	@$(BIN)/python bench/matcher/run.py $(ARGS)

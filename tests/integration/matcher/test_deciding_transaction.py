@@ -72,7 +72,7 @@ def event(source: SeededSource, row: ledger.Entry) -> backlog.Event:
         content_type=None,
         headers={"x": "y"},
         verified=True,
-        trace_id=None,
+        traceparent=None,
         received_at=NOW,
     )
 

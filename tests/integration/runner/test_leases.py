@@ -96,7 +96,7 @@ WRITES: dict[str, Write] = {
     "inbox.retry": lambda leased, cycle, event: inbox.retry(leased, cycle, 5),
     "outbox.add": lambda leased, cycle, event: outbox.add(leased, cycle, "hello"),
     "cycles.begin": lambda leased, cycle, event: cycles.begin(
-        leased, new_id(), "pending", events_taken=1, replies_taken=0, trace_id=None
+        leased, new_id(), "pending", events_taken=1, replies_taken=0, traceparent=None
     ),
     "cycles.append": lambda leased, cycle, event: cycles.append(leased, cycle, 9, {"role": "user", "content": "x"}),
     "cycles.count_step": lambda leased, cycle, event: cycles.count_step(leased, cycle, 1, 1),
@@ -133,7 +133,7 @@ async def running_cycle(database: Database, world: Running, lease: Lease, room: 
     """A cycle with one event and one reply; returns its id and the event's."""
     event, reply, cycle = await world.event(room), await world.reply(room), new_id()
     async with lease_transaction(database, lease) as leased:
-        await cycles.begin(leased, cycle, "pending", events_taken=1, replies_taken=1, trace_id=None)
+        await cycles.begin(leased, cycle, "pending", events_taken=1, replies_taken=1, traceparent=None)
         await events.take(leased, cycle, [event])
         await inbox.take(leased, cycle, [reply])
     return cycle, event

@@ -257,6 +257,14 @@ def _require_sections(model: type[BaseModel], values: dict[str, Any]) -> None:
             _require_sections(section, values.setdefault(name, {}))
 
 
+def from_environment(name: str, environ: Mapping[str, str]) -> str | None:
+    """The value of a variable that is no setting of ours, given as ``NAME`` or by ``NAME_FILE``.
+
+    Raises ``ValueError``, which names no value.
+    """
+    return _lookup(name, {}, environ)
+
+
 def _lookup(name: str, known: Mapping[str, Variable], environ: Mapping[str, str]) -> str | None:
     value = environ.get(name) or None
     file_name = f"{name}_FILE"

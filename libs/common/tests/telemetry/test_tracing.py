@@ -10,10 +10,10 @@ from room_common.telemetry.tracing import (
     TraceParent,
     configure_tracing,
     extract,
-    inject,
     new_traceparent,
     parse_traceparent,
     trace_id_of,
+    traceparent_now,
 )
 
 GOOD = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -68,11 +68,18 @@ def test_what_we_make_others_read(trace_id: bytes, span_id: bytes, sampled: bool
     assert ours.get_span_context() == theirs.get_span_context()
 
 
-def test_inject_gives_the_current_span_or_the_fallback() -> None:
-    assert inject() is None
-    assert inject(GOOD) == GOOD
+def test_what_is_remembered_is_the_current_span_or_what_came_in() -> None:
+    assert traceparent_now() is None
+    assert traceparent_now(GOOD.decode()) == GOOD.decode()
+    assert traceparent_now("01" + GOOD[2:].decode() + "-more") == GOOD.decode()
     with trace.use_span(trace.get_current_span(extract((("traceparent", GOOD),)))):
-        assert inject(b"other") == GOOD
+        assert traceparent_now("other") == GOOD.decode()
+
+
+@given(st.text())
+def test_what_came_in_is_remembered_only_if_it_is_valid(text: str) -> None:
+    kept = traceparent_now(text)
+    assert kept is None or parse_traceparent(kept.encode()) is not None
 
 
 def test_a_wrong_length_is_refused() -> None:

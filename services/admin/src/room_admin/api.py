@@ -15,6 +15,7 @@ from room_admin.idempotency import Idempotency
 from room_admin.limits import BodyLimit
 from room_admin.panel import application as panel
 from room_admin.problems import ProblemDetails
+from room_admin.request_spans import RequestSpans
 from room_admin.routes import (
     answers,
     apply,
@@ -65,6 +66,7 @@ def build(
     app.add_middleware(Idempotency, database=database, keyring=keyring)  # inside of what answers errors
     problems.install(app)
     app.add_middleware(BodyLimit)
+    app.add_middleware(RequestSpans)
     app.state.database = database
     app.state.applier = applier
     app.state.urls = urls

@@ -17,6 +17,7 @@ from room_common.postgres.database import Database
 from room_common.postgres.upkeep import KINDS, Pace, Result, Upkeep
 from room_common.service.parts import Loop
 from room_common.telemetry.metrics import counter, gauge, histogram
+from room_common.telemetry.tracing import span
 from room_compactor.domain.outcome import Outcome, outcome_of
 from room_compactor.metrics import ROWS, RUN_DURATION, RUNS, SUCCESS
 from room_compactor.settings import UpkeepSettings
@@ -107,7 +108,8 @@ class DailyRun(Loop):
             if state.done and not fresh:
                 return None
             await job_runs.begin(conn, job, state.today)
-        result = await work(state.today)
+        with span(f"run {job}"):
+            result = await work(state.today)
         if fresh:
             self._fresh = False
         if result.done and not result.failures:

@@ -10,6 +10,7 @@ from room_common.contracts.topics import REPLIES_RAW, WEBHOOKS_RAW
 from room_common.domain.tokens import parse_token_keys
 from room_common.postgres.overflow_connection import OverflowConnection
 from room_common.service.parts import Context, Part
+from room_common.telemetry.tracing import tracer
 from room_ingest.cluster import AiokafkaCluster
 from room_ingest.drain import Drain
 from room_ingest.intake import Intake
@@ -18,6 +19,7 @@ from room_ingest.overflow import Overflow
 from room_ingest.rounds import Rounds
 from room_ingest.server import Server
 from room_ingest.settings import IngestSettings
+from room_ingest.traced_intake import TracedIntake
 
 
 class Collector(Part):
@@ -48,7 +50,7 @@ def compose(context: Context[IngestSettings]) -> Sequence[Part]:
     )
     metrics.problem = rounds.problem
     overflow = _overflow(context, metrics, rounds)
-    intake = Intake(
+    intake = (TracedIntake if tracer() is not None else Intake)(
         settings,
         parse_token_keys(context.settings.token_keys.get_secret_value()),
         rounds.lanes[WEBHOOKS_RAW],

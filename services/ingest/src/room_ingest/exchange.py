@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from room_ingest.answers import Answer
 from room_ingest.domain.request_headers import NO_HEADERS
@@ -29,9 +29,13 @@ class Exchange:
         "started",
         "target",
         "too_large",
+        "trace",
         "values",
         "version",
     )
+
+    trace: Any
+    """What a traced request keeps here. Not set on others, which it would cost."""
 
     def __init__(self, connection: Answering) -> None:
         self.connection = connection

@@ -15,7 +15,7 @@ from room_ingest import answers
 from room_ingest.answers import Answer
 from room_ingest.domain import handshakes
 from room_ingest.domain.limits import TokenBucket
-from room_ingest.domain.request_headers import keep, record_headers, token_header
+from room_ingest.domain.request_headers import Kept, keep, record_headers, token_header
 from room_ingest.domain.routes import Route, parse_target
 from room_ingest.exchange import Exchange
 from room_ingest.metrics import IngestMetrics
@@ -217,8 +217,11 @@ class Intake:
             exchange.answer(refusal)
 
     def _publish(self, exchange: Exchange, sender: Sender, query: bytes) -> None:
+        self._submit(exchange, sender, query, keep(exchange.plan, exchange.values))
+
+    def _submit(self, exchange: Exchange, sender: Sender, query: bytes, kept: Kept) -> None:
         headers = record_headers(
-            keep(exchange.plan, exchange.values),
+            kept,
             token=sender.token,
             received_at_us=time.time_ns() // 1000,
             randomness=self._random(),

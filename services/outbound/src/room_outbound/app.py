@@ -21,7 +21,7 @@ from room_outbound.adapters.twilio import TwilioWhatsApp
 from room_outbound.adapters.webhook import OutboundWebhook
 from room_outbound.dead_letters import DeadLetters
 from room_outbound.delivery import Delivery
-from room_outbound.dispatch import Dispatcher
+from room_outbound.dispatch import GROUP, Dispatcher
 from room_outbound.domain.provider import Provider
 from room_outbound.settings import OutboundSettings
 
@@ -49,7 +49,7 @@ def compose(context: Context[OutboundSettings]) -> Sequence[Part]:
         registry=context.registry,
     )
     batches = Batches(settings.kafka, context.registry)
-    batches.subscribe(topics.OUTBOUND, "outbound", dispatcher.handle)
+    batches.subscribe(topics.OUTBOUND, GROUP, dispatcher.handle)
     return [
         database,
         SchemaGate(database),

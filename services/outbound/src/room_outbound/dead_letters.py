@@ -19,6 +19,7 @@ from room_common.postgres import sending
 from room_common.postgres.database import Database
 from room_common.postgres.sending import Unburied
 from room_common.telemetry.metrics import DEAD_LETTERS, counter
+from room_common.telemetry.tracing import HEADER
 
 _log = logging.getLogger(__name__)
 _SECONDS: Final = 5.0
@@ -68,5 +69,9 @@ def _letter(row: Unburied) -> Outgoing:
         topics.OUTBOUND_DEAD,
         key=message.record_key,
         value=message.encode(),
-        headers=((envelope.ERROR, row.error.encode()), (envelope.ATTEMPTS, b"%d" % row.attempts)),
+        headers=(
+            (envelope.ERROR, row.error.encode()),
+            (envelope.ATTEMPTS, b"%d" % row.attempts),
+            *(() if row.traceparent is None else ((HEADER, row.traceparent.encode()),)),
+        ),
     )

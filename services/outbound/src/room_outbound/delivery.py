@@ -26,6 +26,7 @@ from room_common.postgres import opt_outs, sending
 from room_common.postgres.database import Connection, Database
 from room_common.postgres.sending import Claimed
 from room_common.telemetry.metrics import counter, histogram
+from room_common.telemetry.tracing import annotate, context_of, span
 from room_outbound.adapters.accounts import Accounts
 from room_outbound.domain.provider import Letter, Provider
 from room_outbound.domain.retry import LONGEST_WISH, NOT_ACCEPTED, delay_after
@@ -65,8 +66,10 @@ class Delivery:
         self._messages = counter(registry, MESSAGES)
         self._age = histogram(registry, MESSAGE_AGE)
 
-    async def deliver(self, message_id: UUID) -> UUID | None:
+    async def deliver(self, message_id: UUID, came_by: str | None = None) -> UUID | None:
         """Deliver one row if it can be claimed now. Returns the target's next open row, if this one made way for it.
+
+        ``came_by`` is the trace context of the record that woke this; without one the row's own counts.
 
         Raises ``DependencyUnavailable`` when PostgreSQL is away; the row is taken up again after its lease.
         """
@@ -75,7 +78,12 @@ class Delivery:
             opted_out = claimed is not None and await _opted_out(conn, claimed)
         if claimed is None:
             return None
-        if not await self._attempt(claimed, opted_out):
+        with span("deliver message", parent=context_of(came_by or claimed.traceparent)) as delivery:
+            delivery.set_attribute("room.message.id", str(claimed.id))
+            delivery.set_attribute("room.channel", claimed.channel)
+            delivery.set_attribute("room.attempt", claimed.attempt)
+            settled = await self._attempt(claimed, opted_out)
+        if not settled:
             return None
         async with self._database.transaction() as conn:
             return await sending.next_of_target(conn, claimed)
@@ -198,6 +206,7 @@ class Delivery:
 
     def _count(self, claimed: Claimed, status: str) -> None:
         self._messages.labels(claimed.channel, status).inc()
+        annotate("room.message.status", status)
 
 
 class _Later(Exception):

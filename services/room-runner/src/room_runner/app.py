@@ -15,7 +15,7 @@ from room_common.service.parts import Context, Part
 from room_common.service.state import StateReporter
 from room_runner.desk import Desk
 from room_runner.instance_tools import InstanceTools
-from room_runner.intake import TickIntake
+from room_runner.intake import GROUP, TickIntake
 from room_runner.keeper import LeaseKeeper
 from room_runner.metrics import CycleMetrics, SlotMetrics
 from room_runner.provider import Provider
@@ -67,7 +67,7 @@ def compose(context: Context[RunnerSettings]) -> Sequence[Part]:
         awake=slots.poke,
     )
     batches = Batches(settings.kafka, registry)
-    batches.subscribe(topics.TICKS, "room-runner", TickIntake(database, registry, awake=slots.poke).handle)
+    batches.subscribe(topics.TICKS, GROUP, TickIntake(database, registry, awake=slots.poke).handle)
     return [
         database,
         SchemaGate(database),

@@ -9,14 +9,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Final
+
+from opentelemetry.trace import Span
 
 from room_common.errors import DependencyUnavailable
 from room_common.faults import crash_point
 from room_common.llm.port import ChatRequest, Completion, EventRejected, Message, ToolCall
 from room_common.postgres import activity, cycles, events, resuming, usage
 from room_common.postgres.leases import Leased
+from room_common.telemetry.tracing import span
 from room_runner.desk import Desk
 from room_runner.domain import prompt
 from room_runner.domain.answers import MAX_CALLS, storable
@@ -58,7 +62,7 @@ class Conversation:
             outside,
             verified=opening.verified,
             max_deferrals=desk.settings.max_deferrals,
-            trace_id=opening.trace_id,
+            traceparent=opening.traceparent,
         )
         self._tools = self._toolbox.descriptions()
 
@@ -189,6 +193,15 @@ class Conversation:
 
     async def _inside(self, call: ToolCall) -> None:
         """One of our own tools: its effect and its result message are one transaction."""
+        with self._tool_span(call, "function") as done:
+            outcome = await self._carried_out(call)
+            done.set_attribute("room.tool.outcome", outcome)
+        self._count(call, outcome)
+        if call.name == "send_message_to_human" and outcome == "done":
+            self.sent = True
+            self._desk.written(self._opening.cycle_id)
+
+    async def _carried_out(self, call: ToolCall) -> str:
         seq = len(self._messages)
         outcome = "done"
 
@@ -202,10 +215,13 @@ class Conversation:
             return message
 
         self._messages.append(await self._writer.write("tool", write))
-        self._count(call, outcome)
-        if call.name == "send_message_to_human" and outcome == "done":
-            self.sent = True
-            self._desk.written(self._opening.cycle_id)
+        return outcome
+
+    def _tool_span(self, call: ToolCall, kind: str) -> AbstractContextManager[Span]:
+        """A tool's call. A name that the model made up is no name, and arguments and results are never shown."""
+        name = "unknown" if self._toolbox.label(call.name) == "unknown" else call.name
+        attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name, "gen_ai.tool.type": kind}
+        return span(f"execute_tool {name}", attributes=attributes)
 
     async def _outside(self, calls: list[tuple[OutsideTool, ToolCall]]) -> None:
         """Tools that act elsewhere: put on record under the lease first, so that nobody repeats one unknowingly."""
@@ -222,7 +238,9 @@ class Conversation:
             await asyncio.wait(tasks)
 
     async def _outside_call(self, tool: OutsideTool, call: ToolCall) -> None:
-        outcome, result = await self._toolbox.call_outside(tool, call)
+        with self._tool_span(call, "extension") as done:
+            outcome, result = await self._toolbox.call_outside(tool, call)
+            done.set_attribute("room.tool.outcome", outcome)
         crash_point("runner.after_outside_call")
         await self._answer(call, outcome, result)
 

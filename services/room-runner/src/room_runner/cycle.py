@@ -16,9 +16,11 @@ import structlog
 
 from room_common.errors import DependencyUnavailable, LeaseLost
 from room_common.identity import new_id
+from room_common.llm.spans import PROVIDER
 from room_common.postgres import cycles, leases, resuming, rooms
 from room_common.postgres.cycles import Ending
 from room_common.postgres.leases import Lease, Leased
+from room_common.telemetry.tracing import Attributes, context_of, failed, span
 from room_runner import endings
 from room_runner.conversation import Conversation
 from room_runner.desk import Desk
@@ -28,6 +30,9 @@ from room_runner.stops import Abandoned, Failed, Suspended
 from room_runner.writing import Writer
 
 End = Literal["nothing", "succeeded", "failed", "abandoned", "suspended"]
+
+AGENT: Final = "room"
+"""The agent's name in traces."""
 
 _TOOLS_PAUSE: Final = 1.0
 _log = structlog.get_logger(__name__)
@@ -47,6 +52,7 @@ class Cycle:
         self._desk = desk
         self._settings = desk.settings
         self._claimed_at = claimed_at
+        self._claimed_ns = time.time_ns()
         self._released = released
         self._writer = Writer(desk.database, lease)
         self._opening: Opening | None = None
@@ -75,12 +81,36 @@ class Cycle:
             replies=opening.replies,
             steps=opening.steps,
         )
-        end, kind = await self._to_the_end(opening)
+        end, kind = await self._traced(opening)
         self._count(end, opening)
         log.info("cycle ended" if end != "suspended" else "cycle suspended", status=end, kind=kind)
         if end != "suspended":
             await self._look_again()
         return end
+
+    async def _traced(self, opening: Opening) -> tuple[End, str | None]:
+        """The cycle as a span, child of the first event's trace and linked to what else led to it."""
+        attributes: Attributes = {
+            "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.provider.name": PROVIDER,
+            "gen_ai.agent.name": AGENT,
+            "gen_ai.conversation.id": opening.conversation_id,
+            "room.cycle.id": str(self.id),
+            "room.instance.id": str(self.lease.instance_id),
+            "room.cycle.resumed": opening.resumed,
+        }
+        with span(
+            f"invoke_agent {AGENT}",
+            parent=context_of(opening.traceparent),
+            links=(*opening.linked, self.lease.woken_by),
+            attributes=attributes,
+            start_ns=self._claimed_ns,
+        ) as cycle:
+            end, kind = await self._to_the_end(opening)
+            cycle.set_attribute("room.cycle.status", end)
+            if end == "failed":
+                failed(cycle, kind or "unforeseen")
+            return end, kind
 
     async def _to_the_end(self, opening: Opening) -> tuple[End, str | None]:
         settings = self._settings

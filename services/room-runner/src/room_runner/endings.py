@@ -6,6 +6,7 @@ from typing import Final
 
 from room_common.postgres import activity, cycles, events, inbox, leases, outbox
 from room_common.postgres.leases import Leased
+from room_common.telemetry.tracing import traceparent_now
 from room_runner.domain.answers import spoken
 from room_runner.opening import Opening
 from room_runner.settings import CycleSettings
@@ -21,7 +22,7 @@ async def succeed(leased: Leased, opening: Opening, settings: CycleSettings, fin
     await events.cool(leased, cycle_id)
     text = None if sent else spoken(final)
     if text is not None:
-        await outbox.add(leased, cycle_id, text, trace_id=opening.trace_id)
+        await outbox.add(leased, cycle_id, text, traceparent=traceparent_now(opening.traceparent))
     await cycles.end(leased, cycle_id, "succeeded")
     await leases.succeed(leased)
     decided = opening.events - returned.pending - len(returned.failed)

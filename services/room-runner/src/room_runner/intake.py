@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 from uuid import UUID
 
 import structlog
@@ -11,10 +12,15 @@ from prometheus_client import CollectorRegistry
 from room_common.contracts.messages import TickCommand, read
 from room_common.errors import DeadLetter
 from room_common.kafka.records import Record
+from room_common.kafka.spans import process_batch_span
 from room_common.postgres import rooms
 from room_common.postgres.database import Database
 from room_common.telemetry.metrics import counter
+from room_common.telemetry.tracing import traceparent_now
 from room_runner.metrics import TICKS
+
+GROUP: Final = "room-runner"
+"""The consumer group of ticks."""
 
 _log = structlog.get_logger(__name__)
 
@@ -29,6 +35,10 @@ class TickIntake:
 
     async def handle(self, records: Sequence[Record]) -> None:
         """Wake the rooms of the batch. Raises ``DependencyUnavailable``; the batch then comes again."""
+        with process_batch_span(records, GROUP):
+            await self._take(records)
+
+    async def _take(self, records: Sequence[Record]) -> None:
         waking: set[UUID] = set()
         urgent: set[UUID] = set()
         for record in records:
@@ -43,5 +53,5 @@ class TickIntake:
         if not waking and not urgent:
             return
         async with self._database.transaction() as conn:
-            await rooms.wake(conn, waking, urgent)
+            await rooms.wake(conn, waking, urgent, woken_by=traceparent_now())
         self._awake()

@@ -18,6 +18,7 @@ from room_common.postgres.cycles import Brief
 from room_common.postgres.events import PendingEvent
 from room_common.postgres.inbox import Reply
 from room_common.postgres.leases import Leased
+from room_common.telemetry.tracing import parse_traceparent
 from room_runner.domain import prompt
 from room_runner.domain.prompt import ActionView, EventView, ReplyView
 from room_runner.domain.selection import choose, fitting
@@ -32,8 +33,9 @@ _ACTIONS: Final = 20
 class Opening:
     """A cycle that has begun, now or under an earlier lease (``resumed``).
 
-    ``received`` are the times its events came in, ``verified`` says whether all of them are. What is after ``trace_id``
-    is what an earlier lease has left: see :class:`~room_common.postgres.resuming.RunningCycle`.
+    ``received`` are the times its events came in, ``verified`` says whether all of them are. ``traceparent`` is what
+    it belongs to, ``linked`` what else led to it. What is after ``linked`` is what an earlier lease has left: see
+    :class:`~room_common.postgres.resuming.RunningCycle`.
     """
 
     cycle_id: UUID
@@ -44,12 +46,20 @@ class Opening:
     verified: bool
     replies: int
     began_at: datetime
-    trace_id: str | None
+    conversation_id: str
+    traceparent: str | None
+    linked: tuple[str, ...] = ()
     resumed: bool = False
     steps: int = 0
     used_seconds: float = 0.0
     sent: bool = False
     calls_begun: frozenset[str] = frozenset()
+
+    @property
+    def trace_id(self) -> str | None:
+        """For logs."""
+        parent = None if self.traceparent is None else parse_traceparent(self.traceparent.encode())
+        return None if parent is None else parent.trace_id
 
 
 async def resume_cycle(leased: Leased) -> Opening | None:
@@ -67,7 +77,8 @@ async def resume_cycle(leased: Leased) -> Opening | None:
         running.verified,
         running.replies,
         running.started_at,
-        running.trace_id,
+        running.conversation_id,
+        running.traceparent,
         resumed=True,
         steps=running.steps,
         used_seconds=running.used_seconds,
@@ -137,15 +148,16 @@ async def _begin(
     replies: Sequence[Reply],
     messages: tuple[Message, ...],
 ) -> Opening:
-    trace_ids = [event.trace_id for event in taken] + [reply.trace_id for reply in replies]
-    trace_id = next((found for found in trace_ids if found is not None), None)
-    await cycles.begin(
+    origins = [event.traceparent for event in taken] + [reply.traceparent for reply in replies]
+    known = [origin for origin in origins if origin is not None]
+    traceparent = known[0] if known else None
+    conversation_id = await cycles.begin(
         leased,
         cycle_id,
         "reply" if replies else "pending",
         events_taken=len(taken),
         replies_taken=len(replies),
-        trace_id=trace_id,
+        traceparent=traceparent,
     )
     await events.take(leased, cycle_id, [event.id for event in taken])
     await inbox.take(leased, cycle_id, [reply.id for reply in replies])
@@ -160,7 +172,9 @@ async def _begin(
         all(event.verified for event in taken),
         len(replies),
         brief.now,
-        trace_id,
+        conversation_id,
+        traceparent,
+        tuple(known[1:]),
     )
 
 

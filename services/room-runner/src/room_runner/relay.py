@@ -7,7 +7,6 @@ the consumer, so one too many is harmless, and one that was lost is made up for.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
@@ -26,7 +25,7 @@ from room_common.postgres.database import Database
 from room_common.postgres.outbox import OutboxRow
 from room_common.service.parts import Loop
 from room_common.telemetry.metrics import counter
-from room_common.telemetry.tracing import HEADER, new_traceparent
+from room_common.telemetry.tracing import HEADER
 from room_runner.metrics import PUBLISHED
 from room_runner.settings import CycleSettings
 
@@ -134,13 +133,8 @@ def outbox_record(row: OutboxRow) -> Outgoing:
         text=row.text,
         created_at=row.created_at,
     )
-    return Outgoing(topics.OUTBOUND, message.record_key, message.encode(), _trace_headers(row.trace_id))
+    return Outgoing(topics.OUTBOUND, message.record_key, message.encode(), _trace_headers(row.traceparent))
 
 
-def _trace_headers(trace_id: str | None) -> Headers:
-    if trace_id is None:
-        return ()
-    try:
-        return ((HEADER, new_traceparent(bytes.fromhex(trace_id), os.urandom(8))),)
-    except ValueError:  # whoever wrote the row knew another kind of id; a message matters more than its trace
-        return ()
+def _trace_headers(traceparent: str | None) -> Headers:
+    return () if traceparent is None else ((HEADER, traceparent.encode()),)

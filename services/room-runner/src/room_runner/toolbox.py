@@ -16,6 +16,7 @@ from room_common.domain.jsonview import storable_text
 from room_common.llm.port import Message, ToolCall
 from room_common.postgres import activity, events, outbox
 from room_common.postgres.leases import Leased
+from room_common.telemetry.tracing import traceparent_now
 from room_runner.domain.prompt import cut
 from room_runner.domain.tools import (
     TOOLS,
@@ -51,13 +52,13 @@ class Toolbox:
         *,
         verified: bool,
         max_deferrals: int,
-        trace_id: str | None,
+        traceparent: str | None,
     ) -> None:
         self._cycle_id = cycle_id
         self._outside = {name: tool for name, tool in outside.items() if name not in TOOLS}
         self._verified = verified
         self._max_deferrals = max_deferrals
-        self._trace_id = trace_id
+        self._traceparent = traceparent
 
     def descriptions(self) -> tuple[Message, ...]:
         """What the model is told there is."""
@@ -151,7 +152,9 @@ class Toolbox:
         return "error", _json(error="not an open event of this cycle")
 
     async def _send(self, leased: Leased, arguments: SendMessageToHuman) -> tuple[Outcome, str]:
-        message_id = await outbox.add(leased, self._cycle_id, arguments.message, trace_id=self._trace_id)
+        message_id = await outbox.add(
+            leased, self._cycle_id, arguments.message, traceparent=traceparent_now(self._traceparent)
+        )
         if message_id is None:
             return "nothing", _json(error="this room has no channel; the message stays in the transcript only")
         return "done", _json(queued=True, message_id=str(message_id))

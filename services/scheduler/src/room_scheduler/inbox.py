@@ -19,11 +19,12 @@ from room_common.errors import DeadLetter, DependencyUnavailable, Refused
 from room_common.faults import crash_point
 from room_common.kafka.producer import Producer
 from room_common.kafka.records import Record
+from room_common.kafka.spans import process_span
 from room_common.postgres import opt_outs, replies, waiting_replies
 from room_common.postgres.database import Connection, Database
 from room_common.postgres.replies import ReplyChannel
 from room_common.telemetry.metrics import DEAD_LETTERS, counter, dead_letter_reason
-from room_common.telemetry.tracing import trace_id_of
+from room_common.telemetry.tracing import traceparent_now
 from room_scheduler.channel_secrets import ChannelSecrets
 from room_scheduler.domain.local import read_local
 from room_scheduler.domain.replies import Post, Reply, fate
@@ -34,6 +35,9 @@ from room_scheduler.metrics import REPLIES, TICKS
 from room_scheduler.ticker import tick_record
 
 _log = logging.getLogger(__name__)
+
+GROUP: Final = "scheduler"
+"""The consumer group of replies."""
 
 OPTING: Final = frozenset({"whatsapp"})
 """Channels whose people may opt out with a word."""
@@ -85,7 +89,8 @@ class Inbox:
     async def take(self, record: Record) -> None:
         """Give one reply its fate. Raises ``UnknownKey`` when only another key can, else ``DependencyUnavailable``."""
         try:
-            await self._try(record)
+            with process_span(record, GROUP):
+                await self._try(record)
         except DeadLetter as error:
             await self._bury(record, error)
 
@@ -130,10 +135,10 @@ class Inbox:
         if reply is None:
             self._count(channel.channel_type, "not_a_reply")
             return
-        await self._put(channel, opened.config, envelope, reply, trace_id_of(record.headers))
+        await self._put(channel, opened.config, envelope, reply, envelope.traceparent)
 
     async def _put(
-        self, channel: ReplyChannel, config: ChannelConfig, envelope: Envelope, reply: Reply, trace_id: str | None
+        self, channel: ReplyChannel, config: ChannelConfig, envelope: Envelope, reply: Reply, traceparent: str | None
     ) -> None:
         async with self._database.transaction() as conn:
             reason = fate(
@@ -155,7 +160,7 @@ class Inbox:
                 dedup_key=f"{channel.channel_type}:{channel.id}:{reply.id or envelope.id}",
                 reason=reason,
                 received_at=datetime.fromtimestamp(envelope.received_at_us / 1e6, UTC),
-                trace_id=trace_id,
+                traceparent=traceparent_now(traceparent),
             )
             if fresh:
                 await _follow_wish(conn, channel, reply)

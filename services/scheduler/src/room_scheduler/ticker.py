@@ -20,6 +20,7 @@ from room_common.postgres.clock import Tick
 from room_common.postgres.database import Database
 from room_common.service.parts import Loop
 from room_common.telemetry.metrics import counter, gauge, histogram
+from room_common.telemetry.tracing import span
 from room_scheduler.domain.pacing import pause_between_pages
 from room_scheduler.metrics import DUE_ROOMS, FIRE_DELAY, LAST_TICK, TICKS
 from room_scheduler.settings import TickSettings
@@ -77,7 +78,9 @@ class Ticker(Loop):
         self._delay.observe(max(0.0, now - tick.seq * self._settings.tick_seconds))
         crash_point("scheduler.after_win")
         began = time.monotonic()
-        emitted = await self._emit(tick)
+        with span("emit ticks", attributes={"room.tick.seq": tick.seq}) as emission:
+            emitted = await self._emit(tick)
+            emission.set_attribute("room.tick.rooms", emitted)
         self._due.set(emitted)
         if emitted != tick.expected:
             async with self._database.transaction() as conn:

@@ -13,6 +13,7 @@ from room_common.errors import DependencyUnavailable
 from room_common.kafka.execution import Handler, PoisonHandler, Postponed
 from room_common.kafka.offsets import Progress
 from room_common.kafka.records import Record
+from room_common.kafka.spans import process_span
 
 _LONGEST_PAUSE: Final = 30.0
 
@@ -44,12 +45,14 @@ class Attempts:
         attempts: int,
         pause_seconds: float,
         on_error: Callable[[str, bool], None],
+        group: str = "",
     ) -> None:
         self._handler = handler
         self._on_poison = on_poison
         self._attempts = attempts
         self._pause = pause_seconds
         self._on_error = on_error
+        self._group = group
 
     async def run(self, work: Work) -> DependencyUnavailable | Postponed | None:
         """Until the record is complete (None), or has to wait: then ``run`` it again, it goes on where it was.
@@ -76,10 +79,11 @@ class Attempts:
         return None
 
     async def _once(self, work: Work) -> None:
-        if work.poison is None:
-            await self._handler(work.record)
-        else:
-            await self._on_poison(work.record, work.poison)
+        with process_span(work.record, self._group):
+            if work.poison is None:
+                await self._handler(work.record)
+            else:
+                await self._on_poison(work.record, work.poison)
 
     def _failed(self, work: Work, error: Exception) -> None:
         work.attempts += 1

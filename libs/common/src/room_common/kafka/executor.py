@@ -91,6 +91,7 @@ class Executor(Part):
                 attempts=self.limits.attempts,
                 pause_seconds=self.limits.retry_pause,
                 on_error=self._on_error,
+                group=group,
             ),
             concurrency=self.limits.concurrency,
             probe_seconds=self.limits.probe,

@@ -24,7 +24,9 @@ from room_common.kafka.metrics import kafka_metrics
 from room_common.kafka.records import Headers
 from room_common.kafka.security import client_options
 from room_common.kafka.settings import KafkaSettings
+from room_common.kafka.spans import send_span
 from room_common.service.parts import Part
+from room_common.telemetry.tracing import failed
 
 MAX_BATCH_BYTES: Final = 256 * 1024
 """aiokafka's 16 KiB collapses under concurrency, as all waiters of a full batch wake at once (1.3k for 16k sends/s)."""
@@ -253,20 +255,23 @@ class Producer(Part):
 class _Sending:
     """One record on its way: the future of its acknowledgement, or the error that came first."""
 
-    __slots__ = ("client", "error", "future", "record")
+    __slots__ = ("client", "error", "future", "headers", "record", "span")
 
     def __init__(self, record: Outgoing) -> None:
         self.record = record
         self.client: AIOKafkaProducer | None = None
         self.future: asyncio.Future[object] | None = None
         self.error: BaseException | None = None
+        traced = send_span(record.topic, record.headers)
+        self.span = None if traced is None else traced[0]
+        self.headers = record.headers if traced is None else traced[1]
 
     async def hand_over(self, client: AIOKafkaProducer) -> None:
         record = self.record
         self.client = client
         try:
             self.future = await client.send(
-                record.topic, record.value, key=record.key, partition=record.partition, headers=list(record.headers)
+                record.topic, record.value, key=record.key, partition=record.partition, headers=list(self.headers)
             )
         except (KafkaError, OSError) as error:
             self.error = error
@@ -274,7 +279,18 @@ class _Sending:
             self.future.add_done_callback(_retrieve)
 
     def result(self, late: BaseException) -> RecordMetadata | DependencyUnavailable | DeadLetter:
-        """``late`` is why waiting ended, for records without an answer."""
+        """``late`` is why waiting ended, for records without an answer. Ends the record's span."""
+        result = self._result(late)
+        if self.span is not None:
+            if not isinstance(result, RecordMetadata):
+                failed(self.span, result.kind)
+            else:
+                self.span.set_attribute("messaging.destination.partition.id", str(result.partition))
+                self.span.set_attribute("messaging.kafka.offset", result.offset)
+            self.span.end()
+        return result
+
+    def _result(self, late: BaseException) -> RecordMetadata | DependencyUnavailable | DeadLetter:
         if self.future is not None and self.future.done() and not self.future.cancelled():
             self.error = self.future.exception()
             if self.error is None:

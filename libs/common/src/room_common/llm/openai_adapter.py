@@ -27,7 +27,9 @@ from room_common.llm.failures import PASSING, ParameterRefused, classify, descri
 from room_common.llm.metrics import LlmMetrics
 from room_common.llm.port import ChatRequest, Completion, EventRejected, OverrideRejected
 from room_common.llm.settings import OPENAI_URL, LlmSettings
+from room_common.llm.spans import chat_span, tell
 from room_common.service.parts import Part
+from room_common.telemetry.tracing import event
 
 T = TypeVar("T")
 
@@ -111,12 +113,19 @@ class OpenAiLlm(Part):
         return replace(await self._with_retries(request, default, override=False), fallback=True)
 
     async def _with_retries(self, request: ChatRequest, model: str, *, override: bool) -> Completion:
+        with chat_span(request, model, self._at) as call:
+            completion = await self._tried(request, model, override=override)
+            tell(call, completion)
+            return completion
+
+    async def _tried(self, request: ChatRequest, model: str, *, override: bool) -> Completion:
         timeout = request.timeout or self._settings.timeout(request.tier)
 
         def again(state: tenacity.RetryCallState) -> None:
             error = state.outcome.exception() if state.outcome else None
             reason = error.kind if isinstance(error, DependencyUnavailable | EventRejected) else "other"
             self._metrics.retries.labels(request.tier, reason).inc()
+            event("retry", {"error.type": reason})
 
         retrying = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception(self._worth_retrying),

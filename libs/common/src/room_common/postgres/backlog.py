@@ -34,7 +34,7 @@ class Event:
     content_type: str | None
     headers: Mapping[str, str] = field(repr=False)
     verified: bool
-    trace_id: str | None
+    traceparent: str | None
     received_at: datetime
 
 
@@ -78,7 +78,7 @@ async def admit(conn: AsyncConnection[Any], event: Event, cap: int = CAP) -> Adm
     cursor = await conn.execute(
         """
         insert into event_backlog (id, instance_id, source_id, event_definition_id, delivery_id, item, raw_body,
-                                   content_type, headers, verified, trace_id, received_at, next_attempt_at)
+                                   content_type, headers, verified, traceparent, received_at, next_attempt_at)
         select %(id)s, %(instance)s, %(source)s, d.id, %(delivery)s, %(item)s, %(body)s,
                %(content_type)s, %(headers)s, %(verified)s, %(trace)s, %(received_at)s, greatest(now(), d.cooling_until)
         from event_definitions d where d.id = %(definition)s
@@ -95,7 +95,7 @@ async def admit(conn: AsyncConnection[Any], event: Event, cap: int = CAP) -> Adm
             "content_type": event.content_type,
             "headers": Jsonb(dict(event.headers)),
             "verified": event.verified,
-            "trace": event.trace_id,
+            "trace": event.traceparent,
             "received_at": event.received_at,
         },
     )

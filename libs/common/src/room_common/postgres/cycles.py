@@ -60,7 +60,7 @@ async def brief(leased: Leased) -> Brief:
 
 
 async def begin(
-    leased: Leased, cycle_id: UUID, reason: str, *, events_taken: int, replies_taken: int, trace_id: str | None
+    leased: Leased, cycle_id: UUID, reason: str, *, events_taken: int, replies_taken: int, traceparent: str | None
 ) -> str:
     """Record that a cycle runs; returns its conversation id, ``room:{instance}:{epoch ms}``, the next free ms."""
     cursor = await leased.conn.execute("select (extract(epoch from clock_timestamp()) * 1000)::bigint as ms")
@@ -70,7 +70,8 @@ async def begin(
         conversation_id = f"room:{leased.instance_id}:{ms}"
         cursor = await leased.conn.execute(
             """
-            insert into room_cycles (id, instance_id, conversation_id, epoch, reason, worker, events, replies, trace_id)
+            insert into room_cycles
+                (id, instance_id, conversation_id, epoch, reason, worker, events, replies, traceparent)
             values (%s, %s, %s, %s, %s, %s, %s, %s, %s)
             on conflict (conversation_id) do nothing
             """,
@@ -83,7 +84,7 @@ async def begin(
                 leased.lease.owner,
                 events_taken,
                 replies_taken,
-                trace_id,
+                traceparent,
             ),
         )
         if cursor.rowcount:

@@ -101,7 +101,7 @@ async def cycles(conn: Connection, event_id: UUID) -> Sequence[Row]:
     cursor = await conn.execute(
         """
         select c.id, c.reason, c.status, c.worker, c.resumes, c.steps, c.input_tokens, c.output_tokens, c.error_kind,
-               c.trace_id, c.started_at, c.finished_at
+               substr(c.traceparent, 4, 32) as trace_id, c.started_at, c.finished_at
         from event_backlog b
         join room_cycles c on c.instance_id = b.instance_id and c.started_at >= b.matched_at
         where b.id = %(event)s
@@ -139,8 +139,8 @@ async def messages(conn: Connection, cycle_id: UUID) -> Sequence[Row]:
     """What a cycle wrote to people, in order."""
     cursor = await conn.execute(
         """
-        select id, channel, target, text, status, attempts, error, provider_message_id, trace_id, created_at,
-               published_at, sent_at
+        select id, channel, target, text, status, attempts, error, provider_message_id,
+               substr(traceparent, 4, 32) as trace_id, created_at, published_at, sent_at
         from outbound_messages where cycle_id = %s order by created_at, seq
         """,
         (cycle_id,),

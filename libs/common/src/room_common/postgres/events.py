@@ -39,7 +39,7 @@ class PendingEvent:
     content_type: str | None
     headers: Mapping[str, str] = field(repr=False)
     verified: bool
-    trace_id: str | None
+    traceparent: str | None
     received_at: datetime
     cycle_id: UUID | None
 
@@ -73,8 +73,8 @@ async def load(leased: Leased, ids: Sequence[UUID]) -> list[PendingEvent]:
     cursor = await leased.conn.execute(
         """
         select b.id, b.attempts, b.deferrals, s.name as source_name, s.source_type, d.name as definition_name,
-               d.interpretation_prompt, b.raw_body, b.content_type, b.headers, b.verified, b.trace_id, b.received_at,
-               b.cycle_id
+               d.interpretation_prompt, b.raw_body, b.content_type, b.headers, b.verified, b.traceparent,
+               b.received_at, b.cycle_id
         from event_backlog b
         join event_definitions d on d.id = b.event_definition_id
         join event_sources s on s.id = b.source_id

@@ -19,7 +19,7 @@ class Reply:
     channel: str
     sender: str
     text: str = field(repr=False)
-    trace_id: str | None
+    traceparent: str | None
     received_at: datetime
     cycle_id: UUID | None
 
@@ -28,7 +28,7 @@ async def unread(leased: Leased, limit: int) -> list[Reply]:
     """The oldest unread replies of the room."""
     cursor = await leased.conn.execute(
         """
-        select id, channel, sender, text, trace_id, received_at, cycle_id from room_inbox
+        select id, channel, sender, text, traceparent, received_at, cycle_id from room_inbox
         where instance_id = %s and status = 'unread' order by received_at, id limit %s
         """,
         (leased.instance_id, limit),

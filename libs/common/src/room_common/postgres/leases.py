@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -24,11 +24,15 @@ from room_common.postgres.database import Database
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What a worker holds: the room, the epoch it got, and its own name."""
+    """What a worker holds: the room, the epoch it got, and its own name.
+
+    ``woken_by`` is the trace context of the tick that woke the room, where one did.
+    """
 
     instance_id: UUID
     epoch: int
     owner: str
+    woken_by: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,7 @@ async def claim_many(conn: AsyncConnection[Any], owner: str, seconds: float, lim
     cursor = await conn.execute(
         """
         with chosen as materialized (
-            select r.instance_id
+            select r.instance_id, r.woken_by
             from instance_room r join instances i on i.id = r.instance_id
             where r.wake_at <= now() and r.lease_owner is null and r.enabled and r.parked_reason is null
               and (r.next_try_at is null or r.next_try_at <= now())
@@ -116,14 +120,14 @@ async def claim_many(conn: AsyncConnection[Any], owner: str, seconds: float, lim
         )
         update instance_room r
         set lease_epoch = r.lease_epoch + 1, lease_owner = %s, lease_until = now() + make_interval(secs => %s),
-            leased_at = now(), wake_at = null
+            leased_at = now(), wake_at = null, woken_by = null
         from chosen c
         where r.instance_id = c.instance_id
-        returning r.instance_id, r.lease_epoch
+        returning r.instance_id, r.lease_epoch, c.woken_by
         """,
         (limit, owner, seconds),
     )
-    return [Lease(row["instance_id"], row["lease_epoch"], owner) for row in await cursor.fetchall()]
+    return [Lease(row["instance_id"], row["lease_epoch"], owner, row["woken_by"]) for row in await cursor.fetchall()]
 
 
 def renew(conn: psycopg.Connection[Any], owner: str, leases: Sequence[Lease], seconds: float) -> Renewal:

@@ -58,7 +58,8 @@ _BACKLOG: Final = Listing(
     select="""
         select b.id, i.slug as room, s.name as source, e.name as definition, b.status, b.verified, b.attempts,
                b.deferrals, b.next_attempt_at, b.received_at, b.matched_at, b.completed_at, b.cycle_id, b.delivery_id,
-               b.item, b.content_type, b.trace_id, octet_length(b.raw_body) as size, b.notes, b.headers
+               b.item, b.content_type, substr(b.traceparent, 4, 32) as trace_id, octet_length(b.raw_body) as size,
+               b.notes, b.headers
         from event_backlog b
         join instances i on i.id = b.instance_id
         join event_sources s on s.id = b.source_id
@@ -77,7 +78,7 @@ _BACKLOG: Final = Listing(
 _INBOX: Final = Listing(
     select="""
         select n.id, i.slug as room, n.channel, n.status, n.reason, n.attempts, n.cycle_id, n.received_at, n.read_at,
-               n.trace_id, n.sender, n.text
+               substr(n.traceparent, 4, 32) as trace_id, n.sender, n.text
         from room_inbox n join instances i on i.id = n.instance_id
     """,
     key=(("received_at", "n.received_at"), ("id", "n.id")),
@@ -92,8 +93,8 @@ _INBOX: Final = Listing(
 _CYCLES: Final = Listing(
     select="""
         select c.id, i.slug as room, c.conversation_id, c.epoch, c.reason, c.status, c.worker, c.resumes, c.steps,
-               c.input_tokens, c.output_tokens, c.events, c.replies, c.error_kind, c.trace_id, c.started_at,
-               c.finished_at
+               c.input_tokens, c.output_tokens, c.events, c.replies, c.error_kind,
+               substr(c.traceparent, 4, 32) as trace_id, c.started_at, c.finished_at
         from room_cycles c join instances i on i.id = c.instance_id
     """,
     key=(("started_at", "c.started_at"), ("id", "c.id")),
@@ -108,7 +109,8 @@ _CYCLES: Final = Listing(
 _MESSAGES: Final = Listing(
     select="""
         select m.id, i.slug as room, m.cycle_id, m.channel, m.target, m.seq, m.status, m.attempts, m.next_attempt_at,
-               m.provider_message_id, m.error, m.trace_id, m.created_at, m.published_at, m.sent_at, m.text
+               m.provider_message_id, m.error, substr(m.traceparent, 4, 32) as trace_id, m.created_at, m.published_at,
+               m.sent_at, m.text
         from outbound_messages m join instances i on i.id = m.instance_id
     """,
     key=(("created_at", "m.created_at"), ("id", "m.id")),

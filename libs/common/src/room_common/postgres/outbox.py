@@ -27,15 +27,15 @@ class OutboxRow:
     channel: str
     target: str
     text: str = field(repr=False)
-    trace_id: str | None
+    traceparent: str | None
     created_at: datetime
 
 
-async def add(leased: Leased, cycle_id: UUID, text: str, *, trace_id: str | None = None) -> UUID | None:
+async def add(leased: Leased, cycle_id: UUID, text: str, *, traceparent: str | None = None) -> UUID | None:
     """Queue a message of a cycle for the room's channel; None, and nothing queued, when the room has none."""
     if leased.channel is None or leased.target is None:
         return None
-    return await enqueue(leased.conn, leased.instance_id, leased.channel, leased.target, text, cycle_id, trace_id)
+    return await enqueue(leased.conn, leased.instance_id, leased.channel, leased.target, text, cycle_id, traceparent)
 
 
 async def enqueue(
@@ -45,14 +45,14 @@ async def enqueue(
     target: str,
     text: str,
     cycle_id: UUID | None = None,
-    trace_id: str | None = None,
+    traceparent: str | None = None,
 ) -> UUID:
     """Queue a message behind the earlier ones of its target. Locks the room's row until the transaction ends."""
     message_id = new_id()
     await conn.execute("select from instance_room where instance_id = %s for no key update", (instance_id,))
     await conn.execute(
         """
-        insert into outbound_messages (id, instance_id, cycle_id, channel, target, seq, text, trace_id)
+        insert into outbound_messages (id, instance_id, cycle_id, channel, target, seq, text, traceparent)
         select %(id)s, %(instance)s, %(cycle)s, %(channel)s, %(target)s, coalesce(max(seq), 0) + 1, %(text)s, %(trace)s
         from outbound_messages
         where instance_id = %(instance)s and channel = %(channel)s and target = %(target)s
@@ -64,7 +64,7 @@ async def enqueue(
             "channel": channel,
             "target": target,
             "text": text,
-            "trace": trace_id,
+            "trace": traceparent,
         },
     )
     return message_id
@@ -81,12 +81,12 @@ async def unpublished(
     """
     cursor = await conn.execute(
         """
-        (select id, instance_id, cycle_id, channel, target, text, trace_id, created_at from outbound_messages
+        (select id, instance_id, cycle_id, channel, target, text, traceparent, created_at from outbound_messages
          where status = 'queued'
            and (cycle_id = any(%(own)s) or created_at <= now() - make_interval(secs => %(older)s))
          order by created_at limit %(limit)s)
         union all
-        (select id, instance_id, cycle_id, channel, target, text, trace_id, created_at from outbound_messages
+        (select id, instance_id, cycle_id, channel, target, text, traceparent, created_at from outbound_messages
          where status = 'published' and next_attempt_at < now() - make_interval(secs => %(stalled)s)
            and (published_at is null or published_at < now() - make_interval(secs => %(stalled)s))
          order by next_attempt_at limit %(limit)s)

@@ -56,13 +56,13 @@ async def put(
     dedup_key: str,
     reason: str | None,
     received_at: datetime,
-    trace_id: str | None,
+    traceparent: str | None,
 ) -> bool:
     """Record a reply: unread, or ignored for ``reason``. False when this reply was recorded before."""
     cursor = await conn.execute(
         """
         insert into room_inbox
-            (id, instance_id, channel, sender, text, dedup_key, status, reason, received_at, trace_id)
+            (id, instance_id, channel, sender, text, dedup_key, status, reason, received_at, traceparent)
         values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
         on conflict (dedup_key) do nothing
         """,
@@ -76,7 +76,7 @@ async def put(
             "unread" if reason is None else "ignored",
             reason,
             received_at,
-            trace_id,
+            traceparent,
         ),
     )
     if cursor.rowcount == 0:

@@ -29,7 +29,7 @@ class RunningCycle:
 
     id: UUID
     conversation_id: str
-    trace_id: str | None
+    traceparent: str | None
     started_at: datetime
     events: int
     replies: int
@@ -52,7 +52,7 @@ async def resume(leased: Leased) -> RunningCycle | None:
             where c.instance_id = %(instance)s and c.status = 'running'
             returning c.*
         )
-        select r.id, r.conversation_id, r.trace_id, r.started_at, r.events, r.replies, r.steps, r.used_seconds,
+        select r.id, r.conversation_id, r.traceparent, r.started_at, r.events, r.replies, r.steps, r.used_seconds,
                r.calls_begun,
                coalesce((select bool_and(b.verified) from event_backlog b
                          where b.instance_id = r.instance_id and b.cycle_id = r.id), true) as verified,

@@ -20,12 +20,19 @@ _HAS_WORK: Final = """
 """
 
 
-async def wake(conn: AsyncConnection[Any], instances: Collection[UUID], urgent: Collection[UUID] = ()) -> int:
+async def wake(
+    conn: AsyncConnection[Any],
+    instances: Collection[UUID],
+    urgent: Collection[UUID] = (),
+    *,
+    woken_by: str | None = None,
+) -> int:
     """Wake rooms for their ticks; returns how many were asleep, or woken earlier than they would have been.
 
     A room that is already awake keeps its time, which may lie ahead: replies are gathered for a moment. ``urgent`` ones
     (an operator's wish) are awake now. Unknown, disabled, paused and deleted ones are passed over. Rows are locked in
-    the order of their ids, as by everything that locks several rooms.
+    the order of their ids, as by everything that locks several rooms. ``woken_by`` is the trace context that their next
+    cycle is linked to.
     """
     cursor = await conn.execute(
         """
@@ -39,10 +46,11 @@ async def wake(conn: AsyncConnection[Any], instances: Collection[UUID], urgent: 
         )
         update instance_room r
         set wake_at = case when r.instance_id = any(%(urgent)s) then least(r.wake_at, now())
-                           else coalesce(r.wake_at, now()) end
+                           else coalesce(r.wake_at, now()) end,
+            woken_by = %(by)s
         from ticked t where r.instance_id = t.instance_id
         """,
-        {"all": list({*instances, *urgent}), "urgent": list(urgent)},
+        {"all": list({*instances, *urgent}), "urgent": list(urgent), "by": woken_by},
     )
     return cursor.rowcount
 

@@ -54,7 +54,7 @@ class Claimed:
     channel_id: UUID | None
     config: bytes | None = field(repr=False)
     created_at: datetime
-    trace_id: str | None
+    traceparent: str | None
 
 
 async def claim(conn: Connection, message_id: UUID, owner: str, lease_seconds: float) -> Claimed | None:
@@ -73,7 +73,7 @@ async def claim(conn: Connection, message_id: UUID, owner: str, lease_seconds: f
                or (m.status = 'sending' and m.lease_until < now() and not {_ONCE_ONLY}))
         returning (select c.id from {_CHANNEL}) as channel_id, (select c.config from {_CHANNEL}) as config,
                   m.id, m.instance_id, i.slug, m.cycle_id, m.channel, m.target, m.text, m.attempts as attempt,
-                  m.parts_sent, {_ONCE_ONLY} as once_only, m.created_at, m.trace_id
+                  m.parts_sent, {_ONCE_ONLY} as once_only, m.created_at, m.traceparent
         """,
         {"id": message_id, "owner": owner, "lease": lease_seconds},
     )
@@ -235,6 +235,7 @@ class Unburied:
     text: str
     error: str
     attempts: int
+    traceparent: str | None
     created_at: datetime
 
 
@@ -243,7 +244,7 @@ async def unburied(conn: Connection, limit: int) -> Sequence[Unburied]:
     cursor = await conn.execute(
         """
         select id, instance_id, cycle_id, channel, target, text, coalesce(error, 'unknown') as error, attempts,
-               created_at
+               traceparent, created_at
         from outbound_messages
         where status = 'failed' and dead_lettered_at is null
         order by created_at limit %s

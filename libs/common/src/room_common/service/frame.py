@@ -45,7 +45,11 @@ def run_service(name: str, settings: SettingsT, compose: Compose[SettingsT]) -> 
     """Run the parts that ``compose`` builds until a signal, a crash or a wrong setting ends the process."""
     instance = f"{name}-{socket.gethostname()}-{os.getpid()}"
     configure_logs(name, settings.log)
-    flush = configure_tracing(name, instance)
+    try:
+        flush = configure_tracing(name, instance)
+    except ConfigurationError as error:
+        _log.error("configuration", error=str(error))
+        sys.exit(2)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         code = runner.run(_serve(name, instance, settings, compose))
         _leave_in_any_case(code)

@@ -24,7 +24,7 @@ from room_common.settings import LogSettings
 from room_common.telemetry.masking import mask_text, mask_value
 from room_common.telemetry.metrics import room_version
 
-_REPETITIVE = frozenset({"aiokafka", "kafka", "faststream", "psycopg"})
+_REPETITIVE = frozenset({"aiokafka", "kafka", "faststream", "opentelemetry", "psycopg"})
 _REPEATED = (2.0, 1 / 30)
 """Burst and rate of what these libraries say of a server that is away: Room's own line tells what can be done."""
 

@@ -17,6 +17,7 @@ from room_common.domain.verdict import Verdict, verdict
 from room_common.faults import crash_point
 from room_common.llm.port import ChatRequest
 from room_common.postgres.ledger import VerdictEntry
+from room_common.telemetry.tracing import span
 from room_matcher.adapters.fair_slots import FairSlots
 from room_matcher.adapters.patient_llm import PatientLlm
 from room_matcher.metrics import MatcherMetrics
@@ -81,8 +82,12 @@ class Classifier:
         """
         for definition in definitions:
             started = time.monotonic()
-            answer = await self._answer(delivery.ask(definition.matching_prompt), model, tally, share)
-            understood = verdict(answer.text)
+            with span("verdict") as asked:
+                answer = await self._answer(delivery.ask(definition.matching_prompt), model, tally, share)
+                understood = verdict(answer.text)
+                asked.set_attribute("room.definition.id", str(definition.id))
+                asked.set_attribute("room.verdict", str(understood.answer))
+                asked.set_attribute("room.verdict.remembered", answer.remembered)
             self._note(definition, answer, understood, tally, int((time.monotonic() - started) * 1000))
             if understood.matches:
                 return definition

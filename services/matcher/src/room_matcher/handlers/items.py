@@ -17,6 +17,7 @@ from room_common.faults import crash_point
 from room_common.identity import new_id
 from room_common.postgres import backlog, ledger, usage
 from room_common.postgres.database import Database
+from room_common.telemetry.tracing import Attributes, annotate, span, traceparent_now, tracer
 from room_matcher.adapters.admission import Admission
 from room_matcher.adapters.key_locks import KeyLocks
 from room_matcher.adapters.ledger_writer import LedgerWriter
@@ -92,6 +93,10 @@ class Items:
         Raises ``DependencyUnavailable``: nothing is decided, try again later. A ``DeadLetter`` is handled here: the
         delivery goes to the dead-letter topic, then into the ledger.
         """
+        with span("decide item", attributes=None if tracer() is None else _described(subject)):
+            await self._to_outcome(subject)
+
+    async def _to_outcome(self, subject: Subject) -> None:
         if subject.item.problem is not None:
             await self.record(subject.entry(Stop("undecodable", str(subject.item.problem))))
         elif is_handshake_confirmation(subject.item.view):
@@ -123,6 +128,7 @@ class Items:
         self._metrics.recorded(outcome, time.time() - entry.received_at.timestamp())
         if outcome is not None:
             self._gate.ended(outcome)
+            annotate("room.outcome", outcome)
         if outcome not in (entry.outcome, None):
             self._metrics.wasted(entry.llm_calls, outcome)
 
@@ -246,6 +252,16 @@ def _with(row: ledger.Entry, tally: Tally) -> ledger.Entry:
     return replace(row, verdicts=tuple(tally.verdicts), llm_calls=tally.calls, tokens=tally.tokens)
 
 
+def _described(subject: Subject) -> Attributes:
+    """What an operator looks for among traces."""
+    return {
+        "room.delivery.id": str(subject.delivery.envelope.id),
+        "room.item": subject.item.index,
+        "room.source.id": str(subject.source.id),
+        "room.instance.id": str(subject.source.instance_id),
+    }
+
+
 def _event(subject: Subject, definition: Definition) -> backlog.Event:
     """The item as it enters the backlog: the bytes, and the headers under which they decode to the same view again."""
     item, delivery = subject.item, subject.delivery
@@ -263,6 +279,6 @@ def _event(subject: Subject, definition: Definition) -> backlog.Event:
         content_type=item.content_type,
         headers=headers,
         verified=subject.verified,
-        trace_id=delivery.entry("matched", None, None).trace_id,
+        traceparent=traceparent_now(delivery.envelope.traceparent),
         received_at=delivery.received_at,
     )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 import httpx
+from opentelemetry.trace import Span, SpanKind
 
 from room_common.egress.client import EgressRefused
 from room_common.errors import DependencyUnavailable, Refused
+from room_common.telemetry.tracing import Attributes, failed, span, tracer
 
 _TIMEOUT: Final = 10.0
 
@@ -31,7 +34,11 @@ async def post(
     429 and 5xx, ``Refused`` where the rules of egress say no.
     """
     try:
-        answer = await client.post(url, **request)
+        with _post_span(client, url) as call:
+            answer = await client.post(url, **request)
+            call.set_attribute("http.response.status_code", answer.status_code)
+            if answer.status_code >= 400:
+                failed(call, str(answer.status_code))
     except EgressRefused as error:
         raise Refused(f"egress_{error.reason}") from None
     except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout):
@@ -51,6 +58,19 @@ async def post(
     if answer.status_code >= 500:
         raise DependencyUnavailable("provider", f"http_{answer.status_code}")
     return answer
+
+
+def _post_span(client: httpx.AsyncClient, url: str) -> AbstractContextManager[Span]:
+    """The request as a span, without its path: it may hold a token. The trace goes no further than Room."""
+    if tracer() is None:
+        return span("")
+    try:
+        at = client.base_url.join(url)
+    except (httpx.InvalidURL, UnicodeError):
+        return span("POST", SpanKind.CLIENT, attributes={"http.request.method": "POST"})
+    port = at.port or {"http": 80}.get(at.scheme, 443)
+    attributes: Attributes = {"http.request.method": "POST", "server.address": at.host, "server.port": port}
+    return span("POST", SpanKind.CLIENT, attributes=attributes)
 
 
 def rate_limited(answer: httpx.Response, seconds: object = None) -> DependencyUnavailable:

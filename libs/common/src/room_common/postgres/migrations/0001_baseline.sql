@@ -29,6 +29,8 @@ create table instance_room (
     outbound_target  text,
     -- null: asleep; a time: claimable from then on
     wake_at          timestamptz,
+    -- W3C trace context of the tick that woke it, as other rows keep that of what they came from
+    woken_by         text,
     lease_epoch      bigint not null default 0,
     lease_owner      text,
     lease_until      timestamptz,
@@ -222,7 +224,7 @@ create table event_backlog (
     deferrals           integer not null default 0,
     next_attempt_at     timestamptz not null default now(),
     cycle_id            uuid,
-    trace_id            text,
+    traceparent         text,
     received_at         timestamptz not null,
     matched_at          timestamptz not null default now(),
     completed_at        timestamptz,
@@ -252,7 +254,7 @@ create table room_inbox (
     reason      text,
     attempts    integer not null default 0,
     cycle_id    uuid,
-    trace_id    text,
+    traceparent text,
     received_at timestamptz not null,
     read_at     timestamptz,
     check ((status = 'ignored') = (reason is not null) or status = 'failed')
@@ -296,7 +298,7 @@ create table room_cycles (
     events          integer not null default 0,
     replies         integer not null default 0,
     error_kind      text,
-    trace_id        text,
+    traceparent     text,
     started_at      timestamptz not null default now(),
     finished_at     timestamptz,
     check ((status = 'running') = (finished_at is null))
@@ -334,7 +336,7 @@ create table outbound_messages (
     lease_until         timestamptz,
     provider_message_id text,
     error               text,
-    trace_id            text,
+    traceparent         text,
     created_at          timestamptz not null default now(),
     published_at        timestamptz,
     sent_at             timestamptz,
