@@ -14,7 +14,7 @@ LOCK := $(BIN)/uv --system-certs pip compile --quiet --no-header --no-annotate -
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: help demo up test traces test-fast e2e fuzz fuzz-api check fmt documents overlap real-model bench bench-cost conserve soak bench-panel bench-compaction bench-cycles bench-latency bench-scheduler bench-ingest clean lock
+.PHONY: help demo up test traces test-fast e2e fuzz fuzz-api check fmt documents overlap real-model bench bench-cost conserve soak bench-panel bench-compaction bench-cycles bench-latency bench-scheduler bench-ingest chart chart-live compose clean lock
 
 help: ## List the targets
 	@echo "Targets (Python 3.11 or later is needed; PYTHON=... names another one than python3):"
@@ -41,7 +41,7 @@ fuzz: $(VENV)/.fuzz ## Fuzz what reads bytes from outside, guided by coverage wh
 check: $(VENV)/.dev ## Check format, lint, types, import rules and the rules of this repository
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
-	@$(BIN)/mypy libs services cli tests
+	@$(BIN)/mypy libs services cli tests deploy/helm/schema
 	@$(BIN)/lint-imports
 	@ROOM_TEST_PARTS=wheels $(BIN)/pytest -q tests/repo
 
@@ -52,10 +52,11 @@ fmt: $(VENV)/.dev ## Format the sources and repair what the linter can repair
 fuzz-api: $(VENV)/.dev ## Fuzz the API with Schemathesis against a running admin (MINUTES=20)
 	@$(BIN)/python -m room_testing.api_fuzz --minutes $(or $(MINUTES),20) $(ARGS)
 
-documents: $(VENV)/.runtime ## Write the documents that are made from the code: contracts/ and docs/configuration.md
+documents: $(VENV)/.runtime ## Write what is made from the code: contracts/, docs/configuration.md, the chart's schema
 	@$(BIN)/python -m room_common.contracts.documents contracts
 	@$(BIN)/python -m room_admin.openapi contracts/openapi.json
 	@$(BIN)/python -m room_common.settings_reference docs/configuration.md
+	@PYTHONPATH=deploy/helm $(BIN)/python -m schema
 
 overlap: $(VENV)/.dev ## Kill, freeze and restart under 200 rooms for 10 minutes, then check the history (ARGS="--seed 7 --minutes 2")
 	@$(BIN)/python -m room_testing.overlap $(ARGS)
@@ -101,6 +102,23 @@ soak: $(VENV)/.dev ## Run intake for 20 minutes at half its top rate while all i
 
 conserve: $(VENV)/.dev ## Post 100,000 mixed deliveries while everything is killed, and account for each (ARGS=...)
 	@$(BIN)/python -m room_testing.conservation $(ARGS)
+
+# Helm and a control plane of Kubernetes are built by Go, once; they are kept outside of the tree.
+export ROOM_KUBERNETES_HOME ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/room-kubernetes
+
+chart: $(VENV)/.dev ## Render the chart for three versions of Kubernetes and check every object against its schema (needs Go)
+	@tests/kubernetes/build.sh helm
+	@$(BIN)/python tests/kubernetes/matrix.py
+
+chart-live: ## Install, upgrade, roll back and remove the chart on a real control plane, as 1.34 and as 1.37 (needs Go; 25 min once)
+	@tests/kubernetes/build.sh all
+	@for version in 1.34 ""; do export ROOM_KUBERNETES_VERSION=$$version; \
+		tests/kubernetes/up.sh && tests/kubernetes/live.sh; code=$$?; tests/kubernetes/down.sh; \
+		[ $$code = 0 ] || exit $$code; done
+
+compose: ## Read docker-compose.yml as `docker compose config` does (needs Go, no engine)
+	@cd tests/compose && ROOM_TOKEN_KEYS=x ROOM_ENCRYPTION__KEYS=x go run . ../../docker-compose.yml >/dev/null
+	@echo "docker-compose.yml is valid"
 
 clean: ## Remove the virtual environment and all caches; the data under .room stays
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage dist build
