@@ -7,14 +7,14 @@ UV_VERSION := 0.13.9
 # What `room demo` and `room up` need, then what tests and checks need besides.
 PACKAGES := libs/common libs/local services/ingest services/matcher services/scheduler services/room-runner \
 	services/outbound services/compactor services/admin cli
-TEST_PACKAGES := tests/support
+TEST_PACKAGES := tests/support deploy/monitoring
 LOCK := $(BIN)/uv --system-certs pip compile --quiet --no-header --no-annotate --no-strip-extras \
 	--no-emit-index-url --no-emit-find-links --python-version 3.11
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: help demo up test traces test-fast e2e fuzz fuzz-api check fmt documents overlap real-model bench bench-cost conserve soak bench-panel bench-compaction bench-cycles bench-latency bench-scheduler bench-ingest chart chart-live compose clean lock
+.PHONY: help demo up test traces test-fast e2e fuzz fuzz-api check fmt documents overlap real-model bench bench-cost conserve soak alerts bench-panel bench-compaction bench-cycles bench-latency bench-scheduler bench-ingest chart chart-live compose clean lock
 
 help: ## List the targets
 	@echo "Targets (Python 3.11 or later is needed; PYTHON=... names another one than python3):"
@@ -41,7 +41,7 @@ fuzz: $(VENV)/.fuzz ## Fuzz what reads bytes from outside, guided by coverage wh
 check: $(VENV)/.dev ## Check format, lint, types, import rules and the rules of this repository
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
-	@$(BIN)/mypy libs services cli tests deploy/helm/schema
+	@$(BIN)/mypy libs services cli tests deploy/helm/schema deploy/monitoring
 	@$(BIN)/lint-imports
 	@ROOM_TEST_PARTS=wheels $(BIN)/pytest -q tests/repo
 
@@ -52,11 +52,13 @@ fmt: $(VENV)/.dev ## Format the sources and repair what the linter can repair
 fuzz-api: $(VENV)/.dev ## Fuzz the API with Schemathesis against a running admin (MINUTES=20)
 	@$(BIN)/python -m room_testing.api_fuzz --minutes $(or $(MINUTES),20) $(ARGS)
 
-documents: $(VENV)/.runtime ## Write what is made from the code: contracts/, docs/configuration.md, the chart's schema
+documents: $(VENV)/.dev ## Write what is made from the code: contracts/, references in docs/, rules, dashboards, the chart's schema
 	@$(BIN)/python -m room_common.contracts.documents contracts
 	@$(BIN)/python -m room_admin.openapi contracts/openapi.json
 	@$(BIN)/python -m room_common.settings_reference docs/configuration.md
 	@PYTHONPATH=deploy/helm $(BIN)/python -m schema
+	@$(BIN)/python -m room_common.telemetry.metrics_reference docs/metrics.md
+	@$(BIN)/python -m room_monitoring deploy
 
 overlap: $(VENV)/.dev ## Kill, freeze and restart under 200 rooms for 10 minutes, then check the history (ARGS="--seed 7 --minutes 2")
 	@$(BIN)/python -m room_testing.overlap $(ARGS)
@@ -102,6 +104,10 @@ soak: $(VENV)/.dev ## Run intake for 20 minutes at half its top rate while all i
 
 conserve: $(VENV)/.dev ## Post 100,000 mixed deliveries while everything is killed, and account for each (ARGS=...)
 	@$(BIN)/python -m room_testing.conservation $(ARGS)
+
+alerts: ## Test the alerts with promtool (Debian's package prometheus has it)
+	@promtool check rules deploy/helm/room/files/alerts.yaml
+	@promtool test rules deploy/monitoring/tests/alerts.yaml
 
 # Helm and a control plane of Kubernetes are built by Go, once; they are kept outside of the tree.
 export ROOM_KUBERNETES_HOME ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/room-kubernetes

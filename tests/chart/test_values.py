@@ -115,5 +115,5 @@ def test_a_local_model_needs_no_key(render: Render) -> None:
 def test_what_one_service_needs_is_not_asked_of_an_installation_without_it(render: Render) -> None:
     off = {"enabled": False}
     only = {name: off for name in ("ingest", "matcher", "scheduler", "runner", "outbound", "admin")}
-    made = render({**only, "publicUrl": "", "kafka": {"bootstrapServers": ""}, "topics": {"mode": "none"}})
+    made = render({**only, "publicUrl": "", "topics": {"mode": "none"}})
     assert made.names("Deployment") == {"room-compactor"}

@@ -14,7 +14,14 @@ from room_cli.connection import service_environment
 from room_cli.failures import WRONG_INPUT, fail, fail_of
 from room_cli.options import AsJson, Directory
 from room_cli.output import Column, console, print_json, show
-from room_common.contracts.topics import REPLIES_RAW, WEBHOOKS_RAW, WEBHOOKS_SLOW
+from room_common.contracts.topics import (
+    MATCHER_GROUP,
+    MATCHER_SLOW_GROUP,
+    REPLIES_RAW,
+    SCHEDULER_GROUP,
+    WEBHOOKS_RAW,
+    WEBHOOKS_SLOW,
+)
 from room_common.errors import RoomError
 from room_common.kafka.rewind import Rewound, rewind
 from room_common.kafka.settings import KafkaSettings
@@ -24,9 +31,9 @@ from room_common.postgres.settings import DatabaseSettings
 from room_common.settings import ServiceSettings, load_settings
 
 GROUPS: Final = (
-    ("room-matcher", WEBHOOKS_RAW),
-    ("room-matcher-slow", WEBHOOKS_SLOW),
-    ("scheduler", REPLIES_RAW),
+    (MATCHER_GROUP, WEBHOOKS_RAW),
+    (MATCHER_SLOW_GROUP, WEBHOOKS_SLOW),
+    (SCHEDULER_GROUP, REPLIES_RAW),
 )
 """Who reads what came from outside. Ticks and outbound records only wake; what they say is in PostgreSQL."""
 

@@ -28,6 +28,7 @@ def log(database_dsn: str) -> ActivityLog:
 def environment(database_dsn: str) -> Mapping[str, str]:
     return {
         "ROOM_DATABASE__DSN": database_dsn,
+        "ROOM_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1",
         "ROOM_COMPACTOR__CHECK_SECONDS": "0.2",
         "ROOM_COMPACTOR__RETRY_SECONDS": "0.5",
         "ROOM_COMPACTOR__BATCH_INSTANCES": "3",

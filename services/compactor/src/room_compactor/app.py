@@ -8,6 +8,7 @@ from room_common.postgres.database import Database
 from room_common.postgres.migrate import SchemaGate
 from room_common.service.parts import Context, Part
 from room_common.service.state import StateReporter
+from room_compactor.audit import Audit
 from room_compactor.daily import DailyRun
 from room_compactor.settings import CompactorSettings
 
@@ -20,5 +21,6 @@ def compose(context: Context[CompactorSettings]) -> Sequence[Part]:
         database,
         SchemaGate(database),
         DailyRun(database, settings.compactor, context.registry, context.instance),
+        Audit(database, settings.kafka, settings.audit, context.registry),
         StateReporter(database, context),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from room_common.kafka.settings import KafkaSettings
 from room_common.postgres.settings import DatabaseSettings
 from room_common.settings import Section, ServiceSettings
 
@@ -25,8 +26,21 @@ class UpkeepSettings(Section):
     pause_seconds: float = Field(0.05, ge=0, le=60, description="Seconds between two transactions that delete.")
 
 
+class AuditSettings(Section):
+    """How closely deliveries are watched."""
+
+    seconds: float = Field(
+        60.0, ge=0.1, le=3600, description="Seconds between two comparisons of Kafka with the ledger."
+    )
+    window_seconds: float = Field(
+        3600.0, ge=60, le=604_800, description="Seconds back from its start that the first comparison reaches."
+    )
+
+
 class CompactorSettings(ServiceSettings):
     """Everything the compactor reads from the environment."""
 
+    kafka: KafkaSettings
     database: DatabaseSettings
     compactor: UpkeepSettings = Field(default_factory=UpkeepSettings)
+    audit: AuditSettings = Field(default_factory=AuditSettings)

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from room_common.cache.memory import RedisVerdictMemory
 from room_common.coalescing import Coalescer
-from room_common.contracts.topics import WEBHOOKS_RAW, WEBHOOKS_SLOW
+from room_common.contracts.topics import MATCHER_GROUP, MATCHER_SLOW_GROUP, WEBHOOKS_RAW, WEBHOOKS_SLOW
 from room_common.crypto import Keyring
 from room_common.faults import crash_point
 from room_common.kafka.execution import Handling, Limits
@@ -38,8 +38,8 @@ from room_matcher.handlers.slow_lane import SlowLane
 from room_matcher.metrics import MatcherMetrics
 from room_matcher.settings import MatcherSettings, MatchingSettings
 
-GROUP: Final = "room-matcher"
-SLOW_GROUP: Final = "room-matcher-slow"
+GROUP: Final = MATCHER_GROUP
+SLOW_GROUP: Final = MATCHER_SLOW_GROUP
 SLOW_PART: Final = 4
 """The slow lane has one of so many parts of the places, and so have further tries of model calls that failed."""
 

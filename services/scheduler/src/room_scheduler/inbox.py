@@ -42,6 +42,11 @@ GROUP: Final = "scheduler"
 OPTING: Final = frozenset({"whatsapp"})
 """Channels whose people may opt out with a word."""
 
+_BURIED: Final = (
+    *("bad_envelope", "bad_signature", "no_sender", "no_text", "not_an_object", "too_large", "undecodable"),
+    *("unforeseen", "unknown_channel"),
+)
+"""Why replies end as dead letters."""
 _TRIES: Final = 3
 _PAUSE: Final = 0.2
 
@@ -77,6 +82,8 @@ class Inbox:
         self._replies = counter(registry, REPLIES)
         self._ticks = counter(registry, TICKS).labels("reply")
         self._letters = counter(registry, DEAD_LETTERS)
+        for reason in _BURIED:
+            self._letters.labels(topics.REPLIES_DEAD, reason)
 
     async def handle(self, records: Sequence[Record]) -> None:
         """Take each reply in turn. Raises ``DependencyUnavailable``; the batch is then handled again."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Final, Literal
 from uuid import UUID
 
@@ -183,6 +184,12 @@ def decode(record: Record) -> Envelope:
         )
     except (KeyError, ValueError):
         raise DeadLetter("bad_envelope") from None
+
+
+def id_by_place(record: Record) -> UUID:
+    """The id of a record whose envelope can't be read: its place in the topic gives it one."""
+    place = f"{record.topic}/{record.partition}/{record.offset}".encode()
+    return UUID(bytes=sha256(place).digest()[:16], version=5)
 
 
 def dead_headers(record: Record, error: DeadLetter, attempts: int) -> Headers:

@@ -24,6 +24,11 @@ TICKS: Final = "room.ticks"
 OUTBOUND: Final = "room.outbound"
 OUTBOUND_DEAD: Final = "room.outbound.dead"
 
+MATCHER_GROUP: Final = "room-matcher"
+MATCHER_SLOW_GROUP: Final = "room-matcher-slow"
+SCHEDULER_GROUP: Final = "scheduler"
+"""Consumer groups of what came from outside: ``webhooks.raw``, ``webhooks.slow`` and ``replies.raw``."""
+
 MAX_RECORD_BYTES: Final = 1 << 20
 """``max.message.bytes`` of every topic; producers refuse more before it reaches a broker."""
 

@@ -79,7 +79,8 @@ class VerdictEntry:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One item's row. ``size`` is the body's bytes, ``dedup`` is set for verdicts (matched, no_match) only.
+    """One item's row. ``size`` is the body's bytes, ``dedup`` is set for verdicts (matched, no_match) only, ``items``
+    is how many there are of the delivery.
 
     A replay (of the delivery ``replay_of``) is never a duplicate; its verdict is remembered where none is.
     """
@@ -104,6 +105,7 @@ class Entry:
     trace_id: str | None = None
     dedup: Dedup | None = None
     replay_of: UUID | None = None
+    items: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,14 +299,14 @@ async def _insert(conn: AsyncConnection[Any], rows: Sequence[Entry]) -> list[boo
     cursor = await conn.execute(
         """
         with new as (
-            insert into webhook_deliveries (received_at, id, item, source_id, instance_id, outcome, definition_id,
-                                            reason, verdicts, changes, id_conflict, llm_calls, tokens, size, trace_id,
-                                            topic, "partition", "offset", replay_of)
-            select received_at, id, item, source_id, instance_id, outcome, definition_id, reason, verdicts, changes,
-                   id_conflict, llm_calls, tokens, size, trace_id, topic, "partition", "offset", replay_of
+            insert into webhook_deliveries (received_at, id, item, items, source_id, instance_id, outcome,
+                                            definition_id, reason, verdicts, changes, id_conflict, llm_calls, tokens,
+                                            size, trace_id, topic, "partition", "offset", replay_of)
+            select received_at, id, item, items, source_id, instance_id, outcome, definition_id, reason, verdicts,
+                   changes, id_conflict, llm_calls, tokens, size, trace_id, topic, "partition", "offset", replay_of
             from json_to_recordset(%s) as r (
-                received_at timestamptz, id uuid, item integer, source_id uuid, instance_id uuid, outcome text,
-                definition_id uuid, reason text, verdicts jsonb, changes jsonb, id_conflict boolean,
+                received_at timestamptz, id uuid, item integer, items integer, source_id uuid, instance_id uuid,
+                outcome text, definition_id uuid, reason text, verdicts jsonb, changes jsonb, id_conflict boolean,
                 llm_calls integer, tokens integer, size integer, trace_id text, topic text, "partition" integer,
                 "offset" bigint, replay_of uuid)
             on conflict do nothing
@@ -386,6 +388,7 @@ def _columns(row: Entry) -> dict[str, object]:
         "received_at": row.received_at,
         "id": row.id,
         "item": row.item,
+        "items": row.items,
         "source_id": row.source_id,
         "instance_id": row.instance_id,
         "outcome": row.outcome,

@@ -27,7 +27,7 @@ SHARED: Final[Mapping[str, str]] = {
 _HEAD: Final = """\
 # Metrics
 
-<!-- Written by `python -m room_common.telemetry.metrics_reference`; change the catalogue in the code, not this file. -->
+<!-- Written by `python -m room_common.telemetry.metrics_reference`; change the code's catalogue, not this file. -->
 
 Every service answers `GET /metrics` on its operations port (`ROOM_OPERATIONS__PORT`), in the text format of Prometheus
 or as OpenMetrics, whichever is asked for. Counters start at 0 with the process: use `rate` and `increase`. Rules and
@@ -59,13 +59,8 @@ def render(sections: Mapping[str, Sequence[Metric]]) -> str:
     """The document."""
     blocks = [_HEAD]
     for heading, metrics in sections.items():
-        rows = [
-            f"| `{metric.name}` | {metric.kind} | {', '.join(f'`{label}`' for label in metric.labels)} | {metric.help} |"
-            for metric in metrics
-        ]
-        blocks.append(
-            "\n".join([f"## {heading}", "", "| Name | Type | Labels | Meaning |", "| --- " * 4 + "|", *rows, ""])
-        )
+        head = ["| Name | Type | Labels | Meaning |", "| --- | --- | --- | --- |"]
+        blocks.append("\n".join([f"## {heading}", "", *head, *map(_row, metrics), ""]))
     buckets = [
         f"| `{metric.name}` | {', '.join(f'{bound:g}' for bound in metric.buckets)} |"
         for metrics in sections.values()
@@ -81,6 +76,11 @@ def render(sections: Mapping[str, Sequence[Metric]]) -> str:
     return "\n".join(blocks)
 
 
+def _row(metric: Metric) -> str:
+    labels = ", ".join(f"`{label}`" for label in metric.labels)
+    return f"| `{metric.name}` | {metric.kind} | {labels} | {metric.help} |"
+
+
 def main(arguments: Sequence[str]) -> int:
     """Write or check."""
     text = render(find())
@@ -92,9 +92,7 @@ def main(arguments: Sequence[str]) -> int:
         if not check:
             path.write_text(text, encoding="utf-8")
         elif not path.exists() or path.read_text(encoding="utf-8") != text:
-            sys.stderr.write(
-                f"{path} is not up to date: run python -m room_common.telemetry.metrics_reference {path}\n"
-            )
+            sys.stderr.write(f"{path} is not up to date: run make documents\n")
             return 1
     return 0
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from prometheus_client import CollectorRegistry
 
 from room_common.contracts.envelope import ITEM, dead_headers
@@ -12,6 +14,10 @@ from room_common.kafka.producer import Producer
 from room_common.kafka.records import Headers, Record
 from room_common.telemetry.metrics import DEAD_LETTERS, counter, dead_letter_reason
 
+_REASONS: Final = (
+    *("bad_envelope", "content_filter", "context_length", "invalid_request", "no_choices", "refused", "unforeseen"),
+)
+
 
 class DeadLetters:
     """Publishes to the dead-letter topic and waits for the acknowledgement."""
@@ -19,6 +25,8 @@ class DeadLetters:
     def __init__(self, producer: Producer, registry: CollectorRegistry) -> None:
         self._producer = producer
         self._letters = counter(registry, DEAD_LETTERS)
+        for reason in _REASONS:
+            self._letters.labels(WEBHOOKS_DEAD, reason)
 
     async def publish(self, record: Record, error: DeadLetter, *, attempts: int, item: int | None = None) -> None:
         """Publish ``record`` with why it died; ``item`` says which of its items did. Raises ``DependencyUnavailable``.

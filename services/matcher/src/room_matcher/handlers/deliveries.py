@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 from uuid import UUID
@@ -166,7 +167,8 @@ class Deliveries:
         if not items:
             await self._stop(delivery, source, opened, Stop("undecodable", "no_such_item"))
             return
-        await self._each([Subject(delivery, item, source, verdict.verified, _body_ttl(opened)) for item in items])
+        ttl, of = _body_ttl(opened), len(items)
+        await self._each([Subject(delivery, item, source, verdict.verified, ttl, of) for item in items])
 
     async def on_poison(self, record: Record, error: Exception) -> None:
         """Put a record aside that failed for no foreseen reason; items that were decided stay as they are."""
@@ -188,6 +190,8 @@ class Deliveries:
             await self._items.bury(row, delivery, reason, attempts=self._attempts, item=None)
         for item in items:
             row = delivery.entry("dead", None, source, item=item.index, size=len(item.raw))
+            # Where some have a row already, those tell how many there are.
+            row = replace(row, items=len(items) if left is None else 1)
             number = item.index if item.sliced else None
             await self._items.bury(row, delivery, reason, attempts=self._attempts, item=number)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from hashlib import sha256
-from uuid import UUID
 
 from room_common.contracts import envelope as envelopes
 from room_common.contracts.envelope import Envelope
@@ -105,9 +103,8 @@ def open_record(record: Record) -> Delivery:
 
 def nameless(record: Record) -> Delivery:
     """A record whose envelope can't be read, under an id that its place in the topic gives it."""
-    place = f"{record.topic}/{record.partition}/{record.offset}".encode()
     envelope = Envelope(
-        id=UUID(bytes=sha256(place).digest()[:16], version=5),
+        id=envelopes.id_by_place(record),
         token_sha256=bytes(32),
         received_at_us=max(record.timestamp_ms, 0) * 1000,
     )

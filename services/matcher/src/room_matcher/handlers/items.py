@@ -41,11 +41,13 @@ class Subject:
     source: Source
     verified: bool
     body_ttl_seconds: int
+    of: int = 1
+    """Items of the delivery."""
 
     def entry(self, stop: Stop, source: Source | None = None) -> ledger.Entry:
         """The row of this item if it ended with ``stop``; ``source`` replaces the one it was accepted for."""
         row = self.delivery.stopped(stop, source or self.source, item=self.item.index, size=len(self.item.raw))
-        return replace(row, changes=self.item.changes)
+        return replace(row, changes=self.item.changes, items=self.of)
 
     def identity(self) -> Identity:
         """By what a second copy of it is recognised."""

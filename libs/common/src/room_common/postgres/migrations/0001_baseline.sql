@@ -144,6 +144,8 @@ create table webhook_deliveries (
     received_at   timestamptz not null,
     id            uuid not null,
     item          integer not null default 0,
+    -- items of the delivery: so many rows it has when all are decided
+    items         integer not null default 1,
     source_id     uuid,
     instance_id   uuid,
     outcome       text not null check (outcome in (
