@@ -1,12 +1,14 @@
-"""Scraping."""
+"""Scraping, rules and dashboards."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+import yaml
 
-from .conftest import Render
+from .conftest import CHART, Render
 
 
 def _endpoint(render: Render, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -45,3 +47,22 @@ def test_a_service_monitor_finds_all_pods_through_one_service(render: Render) ->
 def test_custom_kinds_are_left_out_where_the_cluster_does_not_know_them(render: Render) -> None:
     made = render({"monitoring": {"podMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}}})
     assert made.kind("PodMonitor") == made.kind("PrometheusRule") == []
+
+
+def test_rules_are_those_of_the_file(render: Render) -> None:
+    made = render({"monitoring": {"prometheusRule": {"enabled": True, "renderMode": "alwaysRender"}}})
+    [rule] = made.kind("PrometheusRule")
+    assert rule["spec"] == yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
+    assert rule["spec"]["groups"]
+
+
+def test_dashboards_are_those_of_the_files(render: Render) -> None:
+    made = render({"monitoring": {"dashboards": {"enabled": True}}})
+    files = {path.stem: json.loads(path.read_text()) for path in (CHART / "files" / "dashboards").glob("*.json")}
+    assert files
+    for name, dashboard in files.items():
+        found = made.get("ConfigMap", f"room-dashboard-{name}")
+        assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
+        assert len(json.dumps(found)) < 1_000_000
+        [content] = found["data"].values()
+        assert json.loads(content) == dashboard
