@@ -59,6 +59,7 @@ documents: $(VENV)/.dev ## Write what is made from the code: contracts/, referen
 	@PYTHONPATH=deploy/helm $(BIN)/python -m schema
 	@$(BIN)/python -m room_common.telemetry.metrics_reference docs/metrics.md
 	@$(BIN)/python -m room_monitoring deploy
+	@$(BIN)/python -m room_cli.reference docs/command-line.md
 
 overlap: $(VENV)/.dev ## Kill, freeze and restart under 200 rooms for 10 minutes, then check the history (ARGS="--seed 7 --minutes 2")
 	@$(BIN)/python -m room_testing.overlap $(ARGS)

@@ -9,7 +9,7 @@ import typer
 from room_cli.send_command import Kind, build, with_new_ids
 from room_common.contracts.source_config import AuthKeyCheck, HmacCheck, Verify
 from room_common.domain.decoding import Decoded, decode_payload
-from room_ingest.domain.request_headers import keep
+from room_ingest.domain.request_headers import keep, plan
 from room_matcher.domain.delivery_identity import ID_TTL_S, identify
 from room_matcher.domain.signatures import Problem, Signed, verify
 
@@ -27,8 +27,9 @@ HMAC = Verify(hmac=HmacCheck(header="x-acme-signature", algorithm="sha1", encodi
 def received(post_headers: dict[str, str]) -> dict[str, str]:
     """The headers as they travel with a record."""
 
-    fields = [(name.encode(), value.encode("latin-1")) for name, value in post_headers.items()]
-    kept: dict[str, str] = orjson.loads(keep(fields).http)
+    names = plan(tuple(name.encode() for name in post_headers))
+    values = [value.encode("latin-1") for value in post_headers.values()]
+    kept: dict[str, str] = orjson.loads(keep(names, values).http)
     return kept
 
 

@@ -24,6 +24,11 @@ def test_the_configuration_reference_is_in_step() -> None:
     assert checked.returncode == 0, f"run: make documents\n{checked.stdout}{checked.stderr}"
 
 
+def test_the_reference_of_the_command_line_is_in_step() -> None:
+    checked = subprocess.run([sys.executable, "-m", "room_cli.reference", "--check", "docs/command-line.md"], cwd=ROOT)
+    assert checked.returncode == 0, "run: make documents"
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_between_documents_lead_somewhere(document: Path) -> None:
     for target in _LINK.findall(document.read_text()):

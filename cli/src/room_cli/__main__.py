@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from room_cli import (
+    access_commands,
+    api_command,
     apply_command,
     change_commands,
     compact_command,
@@ -14,6 +16,7 @@ from room_cli import (
     delivery_commands,
     list_commands,
     overflow_command,
+    overview_commands,
     reconcile_command,
     recover_command,
     room_commands,
@@ -21,8 +24,10 @@ from room_cli import (
     setup_commands,
     stack_commands,
     talk_commands,
+    watch_command,
 )
 from room_cli.demo import command as demo_command
+from room_cli.doctor import command as doctor_command
 from room_common.telemetry.metrics import room_version
 
 
@@ -42,15 +47,20 @@ app = typer.Typer(
 for commands in (
     stack_commands,
     demo_command,
+    doctor_command,
     apply_command,
     send_command,
     delivery_commands,
     list_commands,
     definition_commands,
+    overview_commands,
+    watch_command,
     overflow_command,
     talk_commands,
     change_commands,
     room_commands,
+    access_commands,
+    api_command,
     reconcile_command,
     recover_command,
     setup_commands,

@@ -11,7 +11,7 @@ import typer
 from room_cli.connection import Api, connect
 from room_cli.failures import FAILED, fail
 from room_cli.lookup import find_definition, find_source
-from room_cli.options import AsJson, Directory, RoomName
+from room_cli.options import AsJson, Directory, RoomName, SourceArgument, TargetArgument
 from room_cli.output import console, one_line, print_json
 
 
@@ -24,9 +24,6 @@ class Kind(StrEnum):
 
 
 KindArgument = Annotated[Kind, typer.Argument(help="What it is.")]
-NameArgument = Annotated[
-    str, typer.Argument(metavar="NAME", help="A room's slug, a source's name, or a definition's (`source / name`).")
-]
 
 _DAY = 24 * 3600
 _GOES = {
@@ -45,7 +42,7 @@ def register(app: typer.Typer) -> None:
 
 def enable(
     kind: KindArgument,
-    name: NameArgument,
+    name: TargetArgument,
     room: RoomName = None,
     directory: Directory = Path(),
     as_json: AsJson = False,
@@ -56,7 +53,7 @@ def enable(
 
 def disable(
     kind: KindArgument,
-    name: NameArgument,
+    name: TargetArgument,
     room: RoomName = None,
     directory: Directory = Path(),
     as_json: AsJson = False,
@@ -67,7 +64,7 @@ def disable(
 
 def delete(
     kind: KindArgument,
-    name: NameArgument,
+    name: TargetArgument,
     room: RoomName = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     directory: Directory = Path(),
@@ -93,7 +90,7 @@ def delete(
 
 
 def rotate(
-    name: Annotated[str, typer.Argument(metavar="SOURCE", help="The source's name.")],
+    name: SourceArgument,
     room: RoomName = None,
     grace: Annotated[
         int, typer.Option("--grace", min=0, max=30 * _DAY, help="Seconds that the URL of before still works.")

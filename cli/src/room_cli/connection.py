@@ -6,6 +6,7 @@ that runs in this folder is used.
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import weakref
@@ -21,19 +22,23 @@ from room_local.files import StackFiles
 from room_local.status import status
 
 _TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
+_FEED_TIMEOUT: Final = httpx.Timeout(60.0, connect=5.0)
+"""A feed says every 15 seconds that it is still there."""
 
 
 class Api:
     """The operator's API. Every failure ends the command with a message."""
 
-    def __init__(self, base_url: str, token: str, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(
+        self, base_url: str, token: str, transport: httpx.BaseTransport | None = None, *, seconds: float | None = None
+    ) -> None:
         self.base_url = base_url.rstrip("/")
         if not (token.isascii() and token.isprintable()):
             fail("the token has characters that no token has; was it copied whole?", WRONG_INPUT)
         self._client = httpx.Client(
             base_url=f"{self.base_url}/api/v1",
             headers={"Authorization": f"Bearer {token}"},
-            timeout=_TIMEOUT,
+            timeout=_TIMEOUT if seconds is None else httpx.Timeout(seconds),
             trust_env=False,
             transport=transport,
         )
@@ -61,6 +66,10 @@ class Api:
         """The JSON answer of a DELETE."""
         return self._call("DELETE", path)
 
+    def call(self, method: str, path: str, body: object, headers: Mapping[str, str]) -> Any:
+        """The JSON answer of any call."""
+        return self._call(method, path, headers=headers, **({} if body is None else {"json": body}))
+
     @staticmethod
     def segment(text: str) -> str:
         """A word of a person's as one part of a path."""
@@ -78,6 +87,23 @@ class Api:
                 break
         return rows
 
+    def events(self, path: str, **parameters: object) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The server-sent events of a feed, by name, until it ends. A feed that falls silent ends the command."""
+        given = {name: str(value) for name, value in parameters.items() if value is not None}
+        try:
+            with self._client.stream("GET", path, params=given, timeout=_FEED_TIMEOUT) as answer:
+                if not answer.is_success:
+                    answer.read()
+                    _explain(answer)
+                name = "message"
+                for line in answer.iter_lines():
+                    if line.startswith("event: "):
+                        name = line.removeprefix("event: ")
+                    elif line.startswith("data: "):
+                        yield name, json.loads(line.removeprefix("data: "))
+        except (httpx.HTTPError, ValueError) as error:
+            fail(f"the feed of {self.base_url} broke off ({type(error).__name__})", UNREACHABLE)
+
     def _call(self, method: str, path: str, **options: Any) -> Any:
         try:
             answer = self._client.request(method, path, **options)
@@ -85,18 +111,20 @@ class Api:
             fail(f"the API at {self.base_url} does not answer ({type(error).__name__})", UNREACHABLE)
         if not answer.is_success:
             return _explain(answer)
+        if answer.status_code == httpx.codes.NO_CONTENT:
+            return None
         try:
             return answer.json()
         except ValueError:
             fail(f"what answers at {self.base_url} is not the API of Room", UNREACHABLE)
 
 
-def connect(directory: Path) -> Api:
-    """The API that the environment names, else the one of the stack in ``directory``."""
+def connect(directory: Path, *, seconds: float | None = None) -> Api:
+    """The API that the environment names, else the one of the stack in ``directory``; ``seconds`` bounds each call."""
     url = os.environ.get("ROOM_API_URL")
     if url:
         _check_url(url)
-        return Api(url, _token_from_environment())
+        return Api(url, _token_from_environment(), seconds=seconds)
     found = status(directory)
     if found.state != "running" or "admin" not in found.urls or found.token_file is None:
         fail(
@@ -108,7 +136,7 @@ def connect(directory: Path) -> Api:
         token = Path(found.token_file).read_text().strip()
     except OSError as error:
         fail(f"the operator's token in {found.token_file} can't be read ({error.strerror})", FAILED)
-    return Api(found.urls["admin"], token)
+    return Api(found.urls["admin"], token, seconds=seconds)
 
 
 def service_environment(directory: Path) -> Mapping[str, str]:

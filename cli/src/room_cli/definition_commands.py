@@ -7,11 +7,12 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from room_cli.completion import source_names
 from room_cli.connection import connect
 from room_cli.definition_file import read_definition
 from room_cli.failures import WRONG_INPUT, fail
 from room_cli.lookup import end_of_id, find_source, in_rooms
-from room_cli.options import AsJson, Directory, RoomName
+from room_cli.options import AsJson, DefinitionNames, Directory, RoomName, SourceArgument
 from room_cli.output import Column, clock, console, one_line, print_json, show
 from room_common.errors import ConfigurationError
 
@@ -57,8 +58,8 @@ def list_definitions(
 
 
 def order(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The source's name.")],
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="All of its definitions, first asked first.")],
+    source: SourceArgument,
+    names: DefinitionNames,
     room: RoomName = None,
     directory: Directory = Path(),
     as_json: AsJson = False,
@@ -79,8 +80,19 @@ def order(
 
 def test(
     file: Annotated[Path, typer.Option("--file", "-f", help="The definition, as it stands in a room file.")],
-    source: Annotated[str, typer.Option("--source", "-s", help="The source whose deliveries are asked about.")],
-    last: Annotated[int | None, typer.Option("--last", "-n", min=1, max=500, help="So many deliveries (100).")] = None,
+    source: Annotated[
+        str,
+        typer.Option(
+            "--source",
+            "-s",
+            metavar="SOURCE",
+            help="The source whose deliveries are asked about.",
+            autocompletion=source_names,
+        ),
+    ],
+    last: Annotated[
+        int | None, typer.Option("--last", "-n", min=1, max=500, metavar="ROWS", help="So many deliveries (100).")
+    ] = None,
     payload: Annotated[
         Path | None, typer.Option("--payload", "-p", help="Ask about this file instead.", exists=True, dir_okay=False)
     ] = None,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,10 +9,13 @@ import typer
 
 from room_cli.connection import Api, connect
 from room_cli.delivery_timeline import timeline
-from room_cli.failures import FAILED, fail
+from room_cli.failures import FAILED
 from room_cli.lookup import end_of_id, find_id
-from room_cli.options import AsJson, Directory, RoomName, Rows
-from room_cli.output import Column, clock, console, one_line, print_json, print_timeline, show
+from room_cli.moments import since_of
+from room_cli.options import AsJson, Directory, RoomName, Rows, Since, SourceName
+from room_cli.output import Column, clock, console, print_json, print_timeline, show
+from room_cli.payload import Raw, print_payload
+from room_common.domain.deliveries import OUTCOMES
 
 _DELIVERIES = (
     Column("received", "received_at", clock),
@@ -30,7 +31,9 @@ _DELIVERIES = (
 DeliveryArgument = Annotated[
     str, typer.Argument(metavar="ID", help="The delivery's id or its end as `room deliveries` shows it, or `last`.")
 ]
-ItemOption = Annotated[int | None, typer.Option("--item", min=0, max=99, help="One item of a delivery that was split.")]
+ItemOption = Annotated[
+    int | None, typer.Option("--item", min=0, max=99, metavar="NUMBER", help="One item of a delivery that was split.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -46,8 +49,18 @@ def register(app: typer.Typer) -> None:
 def list_deliveries(
     context: typer.Context,
     room: RoomName = None,
-    source: Annotated[str | None, typer.Option("--source", "-s", help="Only this source (its name).")] = None,
-    outcome: Annotated[str | None, typer.Option("--outcome", "-o", help="Only this outcome.")] = None,
+    source: SourceName = None,
+    outcome: Annotated[
+        str | None,
+        typer.Option(
+            "--outcome",
+            "-o",
+            metavar="OUTCOME",
+            help="Only this outcome.",
+            autocompletion=lambda incomplete: [one for one in OUTCOMES if one.startswith(incomplete)],
+        ),
+    ] = None,
+    since: Since = None,
     last: Rows = 30,
     directory: Directory = Path(),
     as_json: AsJson = False,
@@ -55,7 +68,9 @@ def list_deliveries(
     """Every item of every delivery, and what became of it."""
     if context.invoked_subcommand is not None:
         return
-    rows = connect(directory).items("/deliveries", last, room=room, source=source, outcome=outcome)
+    rows = connect(directory).items(
+        "/deliveries", last, room=room, source=source, outcome=outcome, since=since_of(since)
+    )
     shown = rows if as_json else [row | {"why": row["definition"] or row["reason"]} for row in rows]
     show(shown, _DELIVERIES, as_json=as_json, empty="no deliveries yet: `room sources --reveal` shows where to post")
 
@@ -73,24 +88,14 @@ def show_delivery(delivery: DeliveryArgument, directory: Directory = Path(), as_
 def show_payload(
     delivery: DeliveryArgument,
     item: ItemOption = None,
-    raw: Annotated[bool, typer.Option("--raw", help="The bytes as they were received, and nothing else.")] = False,
+    raw: Raw = False,
     directory: Directory = Path(),
     as_json: AsJson = False,
 ) -> None:
     """The payload of a delivery as a model sees it, read back from Kafka. This is audited."""
     api = connect(directory)
     payload = api.get(f"/deliveries/{_delivery_id(api, delivery)}/payload", item=item)
-    if raw:
-        sys.stdout.buffer.write(base64.b64decode(payload["raw"]))
-        sys.stdout.buffer.flush()
-    elif as_json:
-        print_json(payload)
-    elif payload["reason"] is not None:
-        fail(f"it can't be decoded ({payload['reason']}); --raw shows the bytes", FAILED)
-    else:
-        print_json(payload["decoded"])
-        for change in payload["changes"]:
-            typer.echo(one_line(f"changed to be shown: {change}"), err=True)
+    print_payload(payload, raw=raw, as_json=as_json)
 
 
 def replay(

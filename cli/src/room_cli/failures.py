@@ -1,10 +1,8 @@
-"""How commands fail: a message that says what to do, and an exit code.
-
-0 done, 1 it failed, 2 the input is wrong, 3 nothing to talk to (no stack runs here, or the API does not answer).
-"""
+"""How commands fail: a message that says what to do, and an exit code."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, NoReturn
 
 import typer
@@ -16,6 +14,16 @@ from room_common.errors import ConfigurationError, DependencyUnavailable, RoomEr
 FAILED: Final = 1
 WRONG_INPUT: Final = 2
 UNREACHABLE: Final = 3
+DIFFERS: Final = 4
+
+EXIT_CODES: Final[Mapping[int, str]] = {
+    0: "Done.",
+    FAILED: "It failed, or it was refused: the message says why.",
+    WRONG_INPUT: "The command line, a file or a setting is wrong.",
+    UNREACHABLE: "Nothing to talk to: no stack runs here, or the API, database or broker does not answer.",
+    DIFFERS: "Only `room diff`: the room differs from the file.",
+}
+"""What the exit code of a command says."""
 
 _errors = Console(stderr=True, highlight=False, emoji=False)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
-from uuid import UUID
 
 import typer
 from rich.text import Text
@@ -13,13 +12,19 @@ from rich.text import Text
 from room_cli.change_commands import rotate
 from room_cli.connection import connect
 from room_cli.failures import WRONG_INPUT, fail
-from room_cli.lookup import end_of_id, find_id, in_rooms
-from room_cli.options import AsJson, Directory, RoomName, Rows
-from room_cli.output import Column, clock, console, one_line, print_json, printable, show
+from room_cli.lookup import ALL, end_of_id, find_id, in_rooms
+from room_cli.moments import since_of
+from room_cli.options import AsJson, Directory, RoomArgument, RoomName, Rows, Since
+from room_cli.output import Column, clock, console, one_line, print_fields, print_json, printable, show
+from room_cli.payload import Raw, print_payload
 
 _LATEST = 500
 
-Status = Annotated[str | None, typer.Option("--status", help="Only rows with this status.")]
+Status = Annotated[str | None, typer.Option("--status", metavar="STATUS", help="Only rows with this status.")]
+
+EventArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="The event's id or its end as `room backlog` shows it, or `last`.")
+]
 
 _BACKLOG = (
     Column("matched", "matched_at", clock),
@@ -27,7 +32,8 @@ _BACKLOG = (
     Column("source", "source"),
     Column("definition", "definition", wide=True),
     Column("status", "status"),
-    Column("tries", "attempts", right=True, spare=2),
+    Column("tries", "attempts", right=True, spare=3),
+    Column("id", "id", end_of_id, spare=2),
 )
 _CYCLES = (
     Column("started", "started_at", clock),
@@ -60,8 +66,9 @@ _INBOX = (
     Column("room", "room", spare=2),
     Column("sender", "sender", spare=1),
     Column("status", "status"),
-    Column("reason", "reason", spare=3),
+    Column("reason", "reason", spare=4),
     Column("text", "text", wide=True),
+    Column("id", "id", end_of_id, spare=3),
 )
 _SOURCES = (
     Column("room", "room"),
@@ -76,7 +83,10 @@ _SOURCES = (
 
 def register(app: typer.Typer) -> None:
     """Add these commands to ``app``."""
-    app.command("rooms")(list_rooms)
+    rooms = typer.Typer(help="Rooms and how they are.", invoke_without_command=True)
+    rooms.callback()(list_rooms)
+    rooms.command("show")(show_room)
+    app.add_typer(rooms, name="rooms")
     sources = typer.Typer(help="Webhook sources of every room.", invoke_without_command=True)
     sources.callback()(list_sources)
     sources.command("rotate")(rotate)
@@ -84,6 +94,8 @@ def register(app: typer.Typer) -> None:
     about = "Matched events and what became of them."
     backlog = typer.Typer(help=about, invoke_without_command=True)
     backlog.callback()(_lister("backlog", _BACKLOG, about, "no events have matched"))
+    backlog.command("show")(show_event)
+    backlog.command("payload")(show_event_payload)
     backlog.command("retry")(_changer("/backlog", "event", "retry", "Offer a failed event again."))
     backlog.command("complete")(_changer("/backlog", "event", "complete", "Close a pending or failed event."))
     app.add_typer(backlog, name="backlog")
@@ -118,12 +130,13 @@ def _lister(path: str, columns: Sequence[Column], about: str, empty: str) -> Cal
         context: typer.Context,
         room: RoomName = None,
         status: Status = None,
+        since: Since = None,
         last: Rows = 30,
         directory: Directory = Path(),
         as_json: AsJson = False,
     ) -> None:
         if context.invoked_subcommand is None:
-            rows = connect(directory).items(f"/{path}", last, room=room, status=status)
+            rows = connect(directory).items(f"/{path}", last, room=room, status=status, since=since_of(since))
             show(rows, columns, as_json=as_json, empty=empty)
 
     command.__doc__ = about
@@ -149,9 +162,11 @@ def _changer(path: str, what: str, verb: str, about: str) -> Callable[..., None]
     return command
 
 
-def list_rooms(directory: Directory = Path(), as_json: AsJson = False) -> None:
+def list_rooms(context: typer.Context, directory: Directory = Path(), as_json: AsJson = False) -> None:
     """Rooms and how they are."""
-    rows = connect(directory).get("/instances")["items"]
+    if context.invoked_subcommand is not None:
+        return
+    rows = connect(directory).items("/instances", ALL)
     shown = rows if as_json else [row | {"state": _state_of_room(row)} for row in rows]
     show(shown, _ROOMS, as_json=as_json, empty="no rooms: `room apply -f room.yaml` makes one")
 
@@ -162,6 +177,16 @@ def _state_of_room(row: Mapping[str, Any]) -> str:
     if row["parked_reason"] is not None:
         return "parked"
     return "running" if row["running"] else "idle"
+
+
+def show_room(room: RoomArgument, directory: Directory = Path(), as_json: AsJson = False) -> None:
+    """One room with its mandate, and whom it talks to."""
+    api = connect(directory)
+    found = api.get(f"/instances/{api.segment(room)}")
+    if as_json:
+        print_json(found)
+    else:
+        print_fields(found)
 
 
 def list_sources(
@@ -185,8 +210,30 @@ def list_sources(
             console.print(line, markup=False, soft_wrap=True)
 
 
+def show_event(event: EventArgument, directory: Directory = Path(), as_json: AsJson = False) -> None:
+    """One matched event: what it matched, and what became of it."""
+    api = connect(directory)
+    found = api.get(f"/backlog/{find_id(api, event, path='/backlog', what='event')}")
+    if as_json:
+        print_json(found)
+    else:
+        print_fields(found)
+
+
+def show_event_payload(
+    event: EventArgument,
+    raw: Raw = False,
+    directory: Directory = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """The payload of an event as a model sees it. This is audited."""
+    api = connect(directory)
+    payload = api.get(f"/backlog/{find_id(api, event, path='/backlog', what='event')}/payload")
+    print_payload(payload, raw=raw, as_json=as_json)
+
+
 def show_message(
-    message: Annotated[str, typer.Argument(help="The message's id or its end, or `last`.")],
+    message: Annotated[str, typer.Argument(metavar="ID", help="The message's id or its end, or `last`.")],
     directory: Directory = Path(),
     as_json: AsJson = False,
 ) -> None:
@@ -205,20 +252,26 @@ def show_message(
 
 
 def resend_message(
-    message_id: Annotated[UUID, typer.Argument(metavar="ID", help="Id of a message, from `room messages --json`.")],
+    message: Annotated[
+        str, typer.Argument(metavar="ID", help="The message's id or its end as `room messages` shows it, or `last`.")
+    ],
     directory: Directory = Path(),
     as_json: AsJson = False,
 ) -> None:
     """Send a failed message again, or one of which nobody knows whether it was sent."""
-    message = connect(directory).post(f"/messages/{message_id}/resend", None)
+    api = connect(directory)
+    message_id = find_id(api, message, path="/messages", what="message")
+    answer = api.post(f"/messages/{message_id}/resend", None)
     if as_json:
-        print_json(message)
+        print_json(answer)
     else:
         console.print(f"message {message_id} is queued again", markup=False)
 
 
 def show_cycle(
-    cycle: Annotated[str, typer.Argument(help="The cycle's id or its end as `room cycles` shows it, or `last`.")],
+    cycle: Annotated[
+        str, typer.Argument(metavar="ID", help="The cycle's id or its end as `room cycles` shows it, or `last`.")
+    ],
     directory: Directory = Path(),
     as_json: AsJson = False,
 ) -> None:

@@ -12,6 +12,9 @@ from room_cli.failures import WRONG_INPUT, fail
 ID_END: Final = 12
 """So much of an id is shown in lists: its random end."""
 
+ALL: Final = 100_000
+"""Rows of a list that is wanted whole."""
+
 _LEAST_END: Final = 4
 _ENDINGS: Final = 500
 
@@ -62,8 +65,8 @@ def find_definition(api: Api, name: str, room: str | None) -> dict[str, Any]:
 
 def in_rooms(api: Api, room: str | None, what: str) -> list[dict[str, Any]]:
     """The sources or definitions of one room, or of all."""
-    slugs = [room] if room is not None else [str(item["slug"]) for item in api.get("/instances")["items"]]
-    return [{"room": slug} | row for slug in slugs for row in api.get(f"/instances/{slug}/{what}")["items"]]
+    slugs = [room] if room is not None else [str(item["slug"]) for item in api.items("/instances", ALL)]
+    return [{"room": slug} | row for slug in slugs for row in api.items(f"/instances/{slug}/{what}", ALL)]
 
 
 def _only(found: list[dict[str, Any]], what: str, command: str) -> dict[str, Any]:

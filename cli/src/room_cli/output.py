@@ -119,10 +119,28 @@ def print_timeline(lines: Sequence[Line]) -> None:
     console.print(table)
 
 
+def print_fields(value: Mapping[str, Any]) -> None:
+    """Print what is known of one thing, a line for each; times as in lists, nothing for what is not there."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column(overflow="fold")
+    for name, one in value.items():
+        if one is None:
+            continue
+        text = clock(one) if name.endswith("_at") else one if isinstance(one, str) else json.dumps(one)
+        table.add_row(Text(one_line(name.replace("_", " "))), Text(printable(text)))
+    console.print(table)
+
+
 def print_json(value: object) -> None:
     """Print a value as JSON, untouched by the terminal's width."""
+    sys.stdout.write(json_text(value))
+
+
+def json_text(value: object) -> str:
+    """A value as lines of JSON, what moves a terminal's cursor escaped."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
-    sys.stdout.write(_UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n")
+    return _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
 
 
 def clock(value: object) -> str:

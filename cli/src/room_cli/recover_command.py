@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
 from room_cli.connection import service_environment
-from room_cli.failures import WRONG_INPUT, fail, fail_of
+from room_cli.failures import fail_of
+from room_cli.moments import moment_of
 from room_cli.options import AsJson, Directory
 from room_cli.output import Column, console, print_json, show
 from room_common.contracts.topics import (
@@ -66,7 +67,7 @@ def recover(
 
     Safe to repeat: what was decided already is known by its id and decided no second time.
     """
-    moment = _moment(since)
+    moment = moment_of(since, "--since")
     settings = load_settings(_Both, service_environment(directory))
     try:
         held, rewound = asyncio.run(_recover(settings, moment, dry_run=dry_run))
@@ -99,13 +100,3 @@ async def _recover(settings: _Both, since: datetime, *, dry_run: bool) -> tuple[
         finally:
             await database.stop()
     return held, rewound
-
-
-def _moment(text: str) -> datetime:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        fail("--since is a time like 2026-11-30T14:00:00+00:00", WRONG_INPUT)
-    if moment.tzinfo is None:
-        fail("--since needs its offset from UTC, like 2026-11-30T14:00:00+00:00", WRONG_INPUT)
-    return moment.astimezone(UTC)

@@ -8,10 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from room_cli.connection import connect
-from room_cli.options import AsJson, Directory
+from room_cli.options import AsJson, Directory, RoomArgument
 from room_cli.output import Column, clock, console, one_line, print_json, show
-
-RoomArgument = Annotated[str, typer.Argument(metavar="ROOM", help="The room's slug.")]
 
 _TOOLS = (
     Column("tool", "tool", wide=True),
@@ -32,22 +30,31 @@ def register(app: typer.Typer) -> None:
     app.add_typer(tools, name="tools")
 
 
-def tick(room: RoomArgument, directory: Directory = Path()) -> None:
+def tick(room: RoomArgument, directory: Directory = Path(), as_json: AsJson = False) -> None:
     """Let a room look for work now instead of at the next tick."""
-    answer = connect(directory).post(f"/instances/{room}/tick")
+    api = connect(directory)
+    answer = api.post(f"/instances/{api.segment(room)}/tick")
+    if as_json:
+        print_json(answer)
+        return
     said = {"woken": "looks for work now", "running": "is in a cycle, and looks again when that has ended"}
     console.print(one_line(f"{room} {said[answer['room']]}"), markup=False)
 
 
-def resume(room: RoomArgument, directory: Directory = Path()) -> None:
+def resume(room: RoomArgument, directory: Directory = Path(), as_json: AsJson = False) -> None:
     """Let a room run again that was parked after failed cycles."""
-    answer = connect(directory).post(f"/instances/{room}/resume")
+    api = connect(directory)
+    answer = api.post(f"/instances/{api.segment(room)}/resume")
+    if as_json:
+        print_json(answer)
+        return
     console.print(one_line(f"{room} runs again; it was parked for: {answer['parked_for']}"), markup=False)
 
 
 def list_tools(room: RoomArgument, directory: Directory = Path(), as_json: AsJson = False) -> None:
     """Servers and functions of a room, how they were last found, and what of them is on."""
-    items = connect(directory).get(f"/instances/{room}/tools")["items"]
+    api = connect(directory)
+    items = api.get(f"/instances/{api.segment(room)}/tools")["items"]
     if as_json:
         print_json(items)
         return
@@ -64,9 +71,14 @@ def confirm_tools(
     room: RoomArgument,
     name: Annotated[str, typer.Argument(help="The server's name.")],
     directory: Directory = Path(),
+    as_json: AsJson = False,
 ) -> None:
     """Take a server's tools as they were last seen."""
-    answer = connect(directory).post(f"/instances/{room}/tools/{name}/confirm")
+    api = connect(directory)
+    answer = api.post(f"/instances/{api.segment(room)}/tools/{api.segment(name)}/confirm")
+    if as_json:
+        print_json(answer)
+        return
     names = ", ".join(answer["confirmed"]) or "nothing had changed"
     console.print(one_line(f"confirmed: {names}"), markup=False)
 

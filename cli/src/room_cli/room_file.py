@@ -53,7 +53,10 @@ _NEAR: Final = 80
 
 @dataclass(frozen=True, slots=True)
 class RoomFile:
-    """A document, and the secrets it refers to: by the name of their source or tool, the channel's by their own."""
+    """A document, and the secrets it refers to: by the name of their source or tool, the channel's by their own.
+
+    Those that are ``stored`` already are the API's business.
+    """
 
     document: RoomDocument
     secrets: Mapping[str, Sequence[str]]
@@ -67,9 +70,12 @@ def read_room_file(path: Path, environ: Mapping[str, str] | None = None) -> Room
     try:
         document = RoomDocument.model_validate(tree)
     except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False)
+        misspelt = {(item["loc"][:-1], _near_key(item["loc"])) for item in found if item["type"] == "extra_forbidden"}
         problems = [
             f"{path}:{_line(tree, _place(item))}: {_message(item, tree)}"
-            for item in error.errors(include_url=False, include_input=False)
+            for item in found
+            if item["type"] != "missing" or (item["loc"][:-1], item["loc"][-1]) not in misspelt
         ]
         raise ConfigurationError("\n".join(dict.fromkeys(problems))) from None
     _check_templates(path, tree, document)
@@ -148,6 +154,8 @@ def _secrets(
     for position, source in enumerate(document.sources):
         values = []
         for number, reference in enumerate(source.secrets):
+            if reference.stored is not None:
+                continue
             try:
                 value = _resolve(reference, path, environ)
                 if problem := secret_problem(source.type, value):
@@ -170,10 +178,11 @@ def _channel_secrets(
     channel, found, problems = document.channel, {}, []
     for name, reference in (channel.secrets if channel is not None else {}).items():
         try:
-            found[name] = _resolve(reference, path, environ)
+            if reference.stored is None:
+                found[name] = _resolve(reference, path, environ)
         except ValueError as error:
             problems.append((name, str(error)))
-    if channel is not None and not problems:
+    if channel is not None and not problems and len(found) == len(channel.secrets):
         try:
             make_channel_config(channel.type, found, sender=channel.sender, allow=channel.allow)
         except ValidationError as error:
@@ -197,7 +206,7 @@ def _tool_secrets(path: Path, tree: CommentedMap, document: RoomDocument, enviro
     """The values of the tools' secrets."""
     found, problems = {}, []
     for position, tool in enumerate(document.tools):
-        if tool.secret is None:
+        if tool.secret is None or tool.secret.stored is not None:
             continue
         try:
             value = _resolve(tool.secret, path, environ)
@@ -280,9 +289,9 @@ def _message(item: Any, tree: CommentedMap) -> str:
     location: tuple[str | int, ...] = item["loc"]
     name = _said_of(location)
     if item["type"] == "extra_forbidden":
-        known = list(_model_at(location[:-1]).model_fields)
-        near = difflib.get_close_matches(str(location[-1]), known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(known)}"
+        near = _near_key(location)
+        known = ", ".join(_model_at(location[:-1]).model_fields)
+        hint = f"did you mean {near!r}?" if near else f"known here: {known}"
         return f"unknown key {name}; {hint}"
     if item["type"] == "missing":
         return f"{name} is missing{_where(location[:-1], tree)}"
@@ -299,6 +308,12 @@ def _message(item: Any, tree: CommentedMap) -> str:
         return str(item["msg"]).removeprefix("Value error, ")
     message = str(item["msg"])
     return f"{name}: {message[:1].lower()}{message[1:]}"
+
+
+def _near_key(location: Sequence[str | int]) -> str | None:
+    """The key that a misspelt one was meant to be."""
+    near = difflib.get_close_matches(str(location[-1]), list(_model_at(location[:-1]).model_fields), n=1)
+    return near[0] if near else None
 
 
 def _said_of(location: Sequence[str | int]) -> str:

@@ -17,6 +17,7 @@ import httpx
 import orjson
 import typer
 
+from room_cli.completion import source_names
 from room_cli.connection import connect
 from room_cli.failures import FAILED, UNREACHABLE, WRONG_INPUT, fail
 from room_cli.lookup import find_source
@@ -84,16 +85,29 @@ def register(app: typer.Typer) -> None:
 
 
 def send(
-    source: Annotated[str, typer.Argument(help="Name of a source, or a whole webhook URL.")],
+    source: Annotated[
+        str,
+        typer.Argument(metavar="SOURCE", help="Name of a source, or a whole webhook URL.", autocompletion=source_names),
+    ],
     file: Annotated[Path, typer.Option("--file", "-f", help="The payload.", exists=True, dir_okay=False)],
-    kind: Annotated[Kind | None, typer.Option("--type", help="The provider; needed with a URL.")] = None,
+    kind: Annotated[
+        Kind | None,
+        typer.Option("--type", metavar="TYPE", help=f"The provider; needed with a URL: {', '.join(Kind)}."),
+    ] = None,
     room: RoomName = None,
-    secret_env: Annotated[str | None, typer.Option(help="Sign with the secret in this environment variable.")] = None,
+    secret_env: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Sign with the secret in this environment variable.")
+    ] = None,
     event: Annotated[
         str | None,
-        typer.Option(help="The event's name in the header of GitHub, GitLab or Shopify, for example workflow_run."),
+        typer.Option(
+            metavar="NAME",
+            help="The event's name in the header of GitHub, GitLab or Shopify, for example workflow_run.",
+        ),
     ] = None,
-    header: Annotated[list[str] | None, typer.Option("--header", "-H", help="A further header, `Name: value`.")] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", metavar="LINE", help="A further header, `Name: value`.")
+    ] = None,
     form: Annotated[
         bool, typer.Option("--form", help="Send as a form with the JSON in `payload`, as GitHub can.")
     ] = False,

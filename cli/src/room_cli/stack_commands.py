@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -19,6 +18,8 @@ from rich.table import Table
 from rich.text import Text
 
 from room_cli.failures import FAILED, UNREACHABLE, WRONG_INPUT
+from room_cli.options import AsJson, Directory
+from room_cli.output import print_json
 from room_common.errors import ConfigurationError, RoomError
 from room_common.settings import check_public_url
 from room_local.events import Event
@@ -46,9 +47,6 @@ class Kafka(StrEnum):
     apache = "apache"
 
 
-Directory = Annotated[
-    Path, typer.Option("--directory", "-C", help="Folder whose .room holds the stack.", file_okay=False)
-]
 KafkaOption = Annotated[
     Kafka,
     typer.Option(help="embedded: in memory, nothing to install. apache: Apache Kafka itself, needs Java 17 and Maven."),
@@ -66,7 +64,6 @@ PublicUrl = Annotated[
         metavar="URL", help="Where senders reach this Room, through a tunnel or proxy: http(s)://host[:port]."
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes.")]
 Last = Annotated[int, typer.Option("--last", "-n", min=0, help="Lines to begin with, of each log.")]
 
@@ -106,9 +103,12 @@ def up(
         _foreground(directory, options)
 
 
-def down(directory: Directory = Path()) -> None:
+def down(directory: Directory = Path(), as_json: AsJson = False) -> None:
     """Stop everything that `room up` started here, also after a crash. Data stays."""
     ended = take_down(directory)
+    if as_json:
+        print_json({"stopped": ended})
+        return
     console.print(f"stopped: {', '.join(ended)}" if ended else "nothing was running", markup=False)
     _tell_of_data(directory)
 
@@ -117,7 +117,7 @@ def status(directory: Directory = Path(), as_json: AsJson = False) -> None:
     """Show what runs: addresses, processes, memory. Exit 3 when the stack does not run."""
     found = read_status(directory)
     if as_json:
-        console.print_json(json.dumps(found.as_json()))
+        print_json(found.as_json())
     else:
         _show(found)
     if found.state != "running":
@@ -289,16 +289,22 @@ def _show(found: StackStatus) -> None:
             _address(one),
         )
     console.print(table)
-    console.print(f"stack: {found.state}, Kafka: {found.kafka}, model: {found.model}", markup=False)
+    console.print(f"stack: {found.state}, Kafka: {found.kafka}, model: {found.model}", markup=False, soft_wrap=True)
     if found.reason:
         console.print(found.reason, markup=False, soft_wrap=True)
     if found.state == "abandoned":
         console.print("its supervisor is gone: `room down` stops the rest", markup=False)
     if found.broker_memory_limit_bytes is not None and found.state == "running":
         limit = found.broker_memory_limit_bytes >> 20
-        console.print(f"the embedded broker is restarted at {limit} MiB and forgets its records then", markup=False)
+        console.print(
+            f"the embedded broker is restarted at {limit} MiB and forgets its records then",
+            markup=False,
+            soft_wrap=True,
+        )
     if "admin" in found.urls:
-        console.print(f"panel: {found.urls['admin']}/panel/ (sign in with the operator token)", markup=False)
+        console.print(
+            f"panel: {found.urls['admin']}/panel/ (sign in with the operator token)", markup=False, soft_wrap=True
+        )
     if found.environment_file:
         console.print(
             f"operator token: {found.token_file}; settings for a shell: . {found.environment_file}",

@@ -14,10 +14,8 @@ from rich.text import Text
 
 from room_cli.connection import Api, connect
 from room_cli.failures import FAILED, UNREACHABLE, WRONG_INPUT, fail
-from room_cli.options import Directory
-from room_cli.output import clock, console, one_line, printable
-
-RoomArgument = Annotated[str, typer.Argument(metavar="ROOM", help="The room's slug.")]
+from room_cli.options import AsJson, Directory, RoomArgument
+from room_cli.output import clock, console, one_line, print_json, printable
 
 _POLL_SECONDS = 0.5
 _SHOWN_AT_FIRST = 10
@@ -42,15 +40,17 @@ class Mailbox:
         channel = next(row for row in api.get(f"/instances/{room}/channels")["items"] if row["type"] == "local")
         self._url: str = api.post(f"/channels/{channel['id']}/reveal")["url"]
 
-    def answer(self, text: str) -> None:
-        """Post one answer. Ends the command unless it was taken."""
-        body = {"id": str(uuid4()), "sender": self.target, "text": text}
+    def answer(self, text: str) -> str:
+        """Post one answer and give its id. Ends the command unless it was taken."""
+        reply_id = str(uuid4())
+        body = {"id": reply_id, "sender": self.target, "text": text}
         try:
             answer = httpx.post(self._url, json=body, timeout=15.0, trust_env=False)
         except httpx.HTTPError as error:
             fail(f"ingest does not answer ({type(error).__name__})", UNREACHABLE)
         if answer.status_code != httpx.codes.OK:
             fail(f"ingest answered {answer.status_code}; the reply was not taken", FAILED)
+        return reply_id
 
     def sent(self) -> list[dict[str, Any]]:
         """The latest messages that reached the person, oldest first."""
@@ -62,12 +62,16 @@ def reply(
     room: RoomArgument,
     text: Annotated[str, typer.Argument(help="What to answer.")],
     directory: Directory = Path(),
+    as_json: AsJson = False,
 ) -> None:
     """Answer once."""
     if not text.strip():
         fail("an answer needs some text", WRONG_INPUT)
-    Mailbox(connect(directory), room).answer(text)
-    console.print(f"sent to {room}; `room inbox` shows its fate", markup=False)
+    reply_id = Mailbox(connect(directory), room).answer(text)
+    if as_json:
+        print_json({"room": room, "id": reply_id})
+    else:
+        console.print(f"sent to {room}; `room inbox` shows its fate", markup=False)
 
 
 def chat(room: RoomArgument, directory: Directory = Path()) -> None:

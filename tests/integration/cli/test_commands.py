@@ -76,6 +76,7 @@ def test_a_wrong_file_is_exit_2_with_its_line(room: Command, text: str, said: st
     file = room.file("wrong.yaml", text)
     result = room("apply", "-f", file, code=2)
     assert file + said in result.stderr
+    assert len(result.stderr.splitlines()) == 1
     assert result.stdout == ""
 
 

@@ -115,17 +115,23 @@ class _Demo:
 
     def _introduce(self) -> None:
         urls = self._status.urls
-        console.print(f"API        {urls['admin']}/api/v1   (token: {self._status.token_file})", markup=False)
-        console.print(f"Panel      {urls['admin']}/panel/   (sign in with that token)", markup=False)
-        console.print(f"Webhooks   {urls['ingest']}/webhooks/...", markup=False)
-        console.print(f"Inbox      {urls['inbox']}   the page of the person the agent talks to", markup=False)
+        console.print(
+            f"API        {urls['admin']}/api/v1   (token: {self._status.token_file})", markup=False, soft_wrap=True
+        )
+        console.print(f"Panel      {urls['admin']}/panel/   (sign in with that token)", markup=False, soft_wrap=True)
+        console.print(f"Webhooks   {urls['ingest']}/webhooks/...", markup=False, soft_wrap=True)
+        console.print(
+            f"Inbox      {urls['inbox']}   the page of the person the agent talks to", markup=False, soft_wrap=True
+        )
         if "rehearsal" in urls:
             console.print(
-                f"Model      {urls['rehearsal']}   a rehearsal with scripted answers, no language model", markup=False
+                f"Model      {urls['rehearsal']}   a rehearsal with scripted answers, no language model",
+                markup=False,
+                soft_wrap=True,
             )
         else:
-            console.print("Model      the provider that your ROOM_LLM__ settings name", markup=False)
-        console.print(f"The tick runs every {_TICK_SECONDS:g} s here (30 s by default).", markup=False)
+            console.print("Model      the provider that your ROOM_LLM__ settings name", markup=False, soft_wrap=True)
+        console.print(f"The tick runs every {_TICK_SECONDS:g} s here (30 s by default).", markup=False, soft_wrap=True)
 
     def _apply(self) -> dict[str, str]:
         room_file = read_room_file(scenario.example_folder() / "room.yaml", self._secrets | dict(os.environ))
@@ -249,7 +255,9 @@ def _yes(value: bool) -> str:
 
 def _stay(folder: Path) -> None:
     console.print(
-        f"Still running. In another terminal: room -h, with --directory {folder}. Ctrl-C ends it.", markup=False
+        f"Still running. In another terminal: room -h, with --directory {folder}. Ctrl-C ends it.",
+        markup=False,
+        soft_wrap=True,
     )
     while True:
         time.sleep(1.0)

@@ -47,9 +47,18 @@ _DEPENDENCIES: Final[Mapping[str, str]] = {
 
 def explain(error: DependencyUnavailable) -> str:
     """``postgresql: refused at db:5432, database room (nothing listens there: ...)``."""
-    place = f" at {error.at}" if error.at else ""
-    advice = _KINDS.get((error.dependency, error.kind)) or _DEPENDENCIES.get(error.dependency)
-    return f"{error}{place} ({advice})" if advice else f"{error}{place}"
+    place, advice = place_of(error), remedy(error)
+    return f"{place} ({advice})" if advice else place
+
+
+def place_of(error: DependencyUnavailable) -> str:
+    """What failed, and where it was looked for."""
+    return f"{error} at {error.at}" if error.at else str(error)
+
+
+def remedy(error: DependencyUnavailable) -> str | None:
+    """What to do about it, where there is more to say than to wait."""
+    return _KINDS.get((error.dependency, error.kind)) or _DEPENDENCIES.get(error.dependency)
 
 
 def told(reason: str, why: str | None) -> str:

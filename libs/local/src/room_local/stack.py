@@ -42,9 +42,8 @@ _STEP_SECONDS = 0.1
 _WRONG_SETTING = 2
 
 _EMBEDDED_LIMITS = (
-    "the embedded Kafka broker keeps records and offsets in memory only: they are gone when it restarts, and a webhook"
-    " that was answered with 200 is as safe as this process; everything else under .room survives"
-    " (`room up --kafka apache` keeps Kafka's records too)"
+    "the embedded broker keeps its records in memory: a restart forgets what was not worked on",
+    "`room up --kafka apache` keeps them on disk; everything else under .room survives",
 )
 
 
@@ -265,7 +264,8 @@ class Stack:
 
     def _tell_limits(self, kafka: str) -> None:
         if kafka == "embedded":
-            self._tell("note", "kafka", _EMBEDDED_LIMITS)
+            for line in _EMBEDDED_LIMITS:
+                self._tell("note", "kafka", line)
         if not self._real_model:
             self._tell(
                 "note",

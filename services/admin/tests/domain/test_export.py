@@ -6,7 +6,7 @@ from dataclasses import replace
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from room_admin.apply import channel_config_of
 from room_admin.domain.difference import (
@@ -85,6 +85,7 @@ def _stored(document: RoomDocument, secrets: Secrets) -> CurrentRoom:
     )
 
 
+@settings(deadline=None)
 @given(room_documents())
 def test_an_export_changes_nothing_and_holds_no_secret(document: RoomDocument) -> None:
     current = _stored(document, _given(document))

@@ -15,6 +15,7 @@ from typing import Final
 
 from aiokafka import errors as kafka
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from room_common.contracts.topics import Topic
 from room_common.errors import ConfigurationError, DependencyUnavailable
@@ -46,6 +47,22 @@ async def describe_topics(settings: KafkaSettings) -> dict[str, TopicState]:
     """All topics of the cluster by name. Raises ``DependencyUnavailable``."""
     async with _admin(settings) as admin:
         return await _states(admin)
+
+
+async def describe_configs(settings: KafkaSettings, names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """The settings of topics by name; none of a broker that does not tell them. Raises ``DependencyUnavailable``."""
+    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
+    async with _admin(settings) as admin:
+        try:
+            answers = await admin.describe_configs(resources)
+        except (kafka.IncompatibleBrokerVersion, kafka.UnsupportedVersionError):
+            return {}
+    return {
+        name: {entry[0]: entry[1] for entry in entries}
+        for answer in answers
+        for code, _, _, name, entries in answer.resources
+        if code == 0
+    }
 
 
 async def create_topics(settings: KafkaSettings, topics: Iterable[Topic]) -> dict[str, Outcome]:

@@ -1,0 +1,1 @@
+"""``room doctor``: is everything there that Room needs, and is it as it should be?"""
