@@ -12,8 +12,11 @@ import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 from psycopg.types.json import Jsonb
 
+from room_common.domain.classification_prompt import CRITERION_HEADING
 from room_testing.administering import ListedRoom, opened, served
+from room_testing.answering_llm import AnsweringLlm
 from room_testing.browsing import Panel, Visitor
+from room_testing.kept_records import KeptRecords
 
 expect.set_options(timeout=20_000)
 CHROMIUM = os.environ.get("ROOM_TEST_CHROMIUM", "/usr/bin/chromium")
@@ -40,7 +43,9 @@ def panel(postgres_dsn: str, browser: Browser) -> Iterator[Panel]:
 
     with ThreadPoolExecutor(1) as pool:  # Playwright has a loop of its own in this thread
         room = pool.submit(asyncio.run, make()).result()
-    with served(postgres_dsn, "https://hooks.example.com") as url:
+    records = KeptRecords()
+    llm = AnsweringLlm(lambda said: "yes" if "private" in said.partition(CRITERION_HEADING)[0] else "no")
+    with served(postgres_dsn, "https://hooks.example.com", records=records, llm=llm) as url:
         made = Panel(url, postgres_dsn, room, browser)
         call = {"id": "1", "function": {"name": "send_message_to_human", "arguments": '{"message": "A deal was won."}'}}
         for seq, role, content in (
@@ -69,6 +74,9 @@ def panel(postgres_dsn: str, browser: Browser) -> Iterator[Panel]:
             " ('matcher', 'matcher-a-1', '1', 'model provider in trouble', 12),"
             " ('scheduler', 'scheduler-a-2', '1', null, 0)"
         )
+        for number, row in enumerate(made.query("select id from webhook_deliveries order by id")):
+            made.query('update webhook_deliveries set "offset" = %s where id = %s', number, row["id"])
+            records.keep(row["id"], offset=number)
         yield made
 
 

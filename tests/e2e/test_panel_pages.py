@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from room_testing.browsing import Panel, Scheme
 
 pytestmark = pytest.mark.integration
 
-AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text()
+AXE = files("axe_playwright_python").joinpath("axe.min.js").read_text()
 PAGES = {
     "overview": "/panel/",
     "services": "/panel/services",
@@ -25,8 +25,25 @@ PAGES = {
     "cycle": "/panel/cycles/{cycle_id}",
     "messages": "/panel/messages",
     "activity": "/panel/activity",
+    "charts": "/panel/charts",
+    "chronicle": "/panel/rooms/{slug}/chronicle",
+    "weeks": "/panel/rooms/{slug}/chronicle?by=week",
+    "source": "/panel/sources/{source_id}",
     "nothing": "/panel/deliveries?outcome=dead",
 }
+FORMS = {
+    "new": "/panel/new",
+    "edit": "/panel/rooms/{slug}/edit",
+    "channel": "/panel/rooms/{slug}/channel?type=whatsapp",
+    "conversation": "/panel/rooms/{slug}/conversation",
+    "providers": "/panel/rooms/{slug}/sources/new",
+    "source-new": "/panel/rooms/{slug}/sources/new?type=generic",
+    "source-edit": "/panel/sources/{source_id}/edit",
+    "workshop": "/panel/sources/{source_id}/definitions/{definition_id}",
+    "settings": "/panel/settings",
+    "audit": "/panel/audit",
+}
+"""What only operators see."""
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -39,7 +56,7 @@ def test_pages(panel: Panel, role: str, width: int, scheme: Scheme) -> None:
     visitor.shoot(f"login-{scheme}-{width}")
     visitor.sign_in(role)
     room = {name: getattr(panel.room, name) for name in panel.room.__slots__}
-    for name, path in PAGES.items():
+    for name, path in (PAGES | FORMS if role == "operator" else PAGES).items():
         visitor.go(path.format(**room))
         if role == "operator":
             visitor.shoot(f"{name}-{scheme}-{width}")

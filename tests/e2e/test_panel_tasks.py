@@ -145,7 +145,7 @@ def test_watching_a_cycle(panel: Panel, visitor: Visitor) -> None:
         *(cycle, panel.room.instance_id, str(cycle)),
     )
     page = visitor.page
-    visitor.go(f"/panel/cycles/{cycle}")
+    page.goto(f"{panel.url}/panel/cycles/{cycle}")  # its feed stays open: the network is never idle
     expect(page.locator("main")).to_contain_text("The agent has not been asked yet")
     panel.query(
         "insert into cycle_messages (cycle_id, seq, role, content) values (%s, 1, 'assistant', %s)",
@@ -187,6 +187,12 @@ def test_text_from_outside_runs_nothing(panel: Panel, visitor: Visitor) -> None:
     attempt = "<img src=x onerror=alert(1)><svg onload=alert(2)>"
     panel.query("update room_inbox set text = %s, sender = %s", attempt, attempt)
     panel.query("update webhook_deliveries set reason = %s where id = %s", attempt, panel.room.delivery_id)
+    panel.query("update outbound_messages set text = %s", attempt)
+    panel.query("update event_definitions set matching_prompt = %s, interpretation_prompt = %s", attempt, attempt)
+    panel.query(
+        "update cycle_messages set content = %s where role = 'tool'",
+        Jsonb({"tool_call_id": "1", "content": attempt}),
+    )
     spoken: list[str] = []
 
     def hear(dialog: Dialog) -> None:
@@ -194,9 +200,22 @@ def test_text_from_outside_runs_nothing(panel: Panel, visitor: Visitor) -> None:
         dialog.dismiss()
 
     visitor.page.on("dialog", hear)
-    for path in ("/panel/inbox", f"/panel/deliveries/{panel.room.delivery_id}"):
+    room = panel.room
+    workshop = f"/panel/sources/{room.source_id}/definitions/{room.definition_id}"
+    for path in (
+        "/panel/inbox",
+        "/panel/messages",
+        f"/panel/deliveries/{room.delivery_id}",
+        f"/panel/rooms/{room.slug}",
+        f"/panel/rooms/{room.slug}/conversation",
+        f"/panel/cycles/{room.cycle_id}",
+        workshop,
+    ):
         visitor.go(path)
-        expect(visitor.page.locator("main")).to_contain_text(attempt)
+        if path == workshop:
+            expect(visitor.page.get_by_label("It matches when")).to_have_value(attempt)
+        else:
+            expect(visitor.page.locator("main")).to_contain_text(attempt)
         assert visitor.page.locator("main img").count() == 0
     assert spoken == []
 

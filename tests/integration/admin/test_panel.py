@@ -9,6 +9,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from html import unescape
 from html.parser import HTMLParser
 from typing import Any, Literal
 
@@ -43,6 +44,28 @@ PAGES = (
     "/panel/cycles/{cycle_id}/live",
     "/panel/messages",
     "/panel/activity",
+    "/panel/charts",
+    "/panel/charts?room={slug}&period=7d",
+    "/panel/charts/drawn?room={slug}",
+    "/panel/rooms/{slug}/chronicle",
+    "/panel/rooms/{slug}/chronicle?by=week",
+    "/panel/rooms/{slug}/chronicle?by=month",
+    "/panel/sources/{source_id}",
+)
+FOR_OPERATORS = (
+    "/panel/new",
+    "/panel/rooms/{slug}/edit",
+    "/panel/rooms/{slug}/channel",
+    "/panel/rooms/{slug}/channel?type=whatsapp",
+    "/panel/rooms/{slug}/conversation",
+    "/panel/rooms/{slug}/sources/new",
+    "/panel/rooms/{slug}/sources/new?type=generic",
+    "/panel/sources/{source_id}/edit",
+    "/panel/sources/{source_id}/definitions/new",
+    "/panel/sources/{source_id}/definitions/{definition_id}",
+    "/panel/settings",
+    "/panel/audit",
+    "/panel/audit?room={slug}&action=apply&actor=the+operator",
 )
 CHANGES = (
     "/panel/sources/{source_id}/reveal",
@@ -54,7 +77,29 @@ CHANGES = (
     "/panel/rooms/{slug}/definitions/{definition_id}/move?up=true",
     "/panel/definitions/{definition_id}/switch?on=true",
     "/panel/messages/{cycle_id}/resend",
+    "/panel/rooms/{slug}/channel/test",
 )
+FORMS = (
+    "/panel/new",
+    "/panel/rooms/{slug}/edit",
+    "/panel/rooms/{slug}/delete",
+    "/panel/rooms/{slug}/channel?type=local",
+    "/panel/rooms/{slug}/channel/remove",
+    "/panel/rooms/{slug}/conversation",
+    "/panel/rooms/{slug}/sources/new?type=github",
+    "/panel/sources/{source_id}/edit",
+    "/panel/sources/{source_id}/delete",
+    "/panel/sources/{source_id}/order",
+    "/panel/sources/{source_id}/definitions/try",
+    "/panel/sources/{source_id}/definitions/save",
+    "/panel/sources/{source_id}/definitions/{definition_id}/delete",
+    "/panel/backlog/{event_id}/retry",
+    "/panel/backlog/{event_id}/complete",
+    "/panel/inbox/{event_id}/retry",
+    "/panel/settings/tokens",
+    "/panel/settings/tokens/0123456789abcdef/revoke",
+)
+"""Changes that need a form, or another state than the room's."""
 
 
 def filled(path: str, room: ListedRoom) -> str:
@@ -83,9 +128,10 @@ class Browser:
         assert answer.status_code == 200, (path, answer.status_code, answer.text)
         return answer.text
 
-    async def change(self, path: str) -> httpx.Response:
+    async def change(self, path: str, **form: object) -> httpx.Response:
         """A change as htmx asks for it."""
-        return await self.client.post(path, headers=ORIGIN | {CSRF_HEADER: self.csrf, "HX-Request": "true"})
+        headers = ORIGIN | {CSRF_HEADER: self.csrf, "HX-Request": "true"}
+        return await self.client.post(path, headers=headers, data=form)
 
 
 @asynccontextmanager
@@ -177,6 +223,27 @@ async def test_changes_are_for_operators(admin: Administering, room: ListedRoom,
         if "reveal" in path or "rotate" in path:
             assert "https://hooks.example.com/" in answer.text
             assert "no-store" in answer.headers["cache-control"]
+
+
+async def test_forms_are_for_operators_and_from_here(admin: Administering, room: ListedRoom) -> None:
+    form = {"name": "x", "text": "x", "sure": room.slug, "type": "local"}
+    async with signed_in(admin, "viewer") as viewer, signed_in(admin, "operator") as operator:
+        elsewhere = Browser(operator.client, viewer.csrf)
+        for path in FORMS:
+            assert (await viewer.change(filled(path, room), **form)).status_code == 403, path
+            assert (await elsewhere.change(filled(path, room), **form)).status_code == 403, path
+            headers = {"Origin": "http://room.evil", CSRF_HEADER: operator.csrf}
+            answer = await operator.client.post(filled(path, room), headers=headers, data=form)
+            assert answer.status_code == 403, path
+
+
+async def test_pages_for_operators(admin: Administering, room: ListedRoom) -> None:
+    async with signed_in(admin, "viewer") as viewer, signed_in(admin, "operator") as operator:
+        for path in FOR_OPERATORS:
+            assert (await viewer.client.get(filled(path, room))).status_code == 403, path
+            shown = await operator.page(filled(path, room))
+            assert TOKENS["operator"] not in shown
+            assert "secret-1" not in shown
 
 
 @pytest.mark.parametrize("path", [*CHANGES, "/panel/logout", "/panel/deliveries/{delivery_id}/replay"])
@@ -296,7 +363,8 @@ async def test_a_link_from_elsewhere_is_asked_for_once_more_from_here(own_admin:
 
 async def test_headers_of_every_answer(admin: Administering, room: ListedRoom) -> None:
     async with signed_in(admin, "operator") as browser:
-        paths = ("/panel/", "/panel/login", "/panel/nothing", "/panel/static/panel.css", "/panel/deliveries/x")
+        paths = ("/panel/", "/panel/login", "/panel/nothing", "/panel/deliveries/x")
+        paths += ("/panel/static/panel.css?v=1", "/panel/static/keys.js")
         for answer in [await browser.client.get(path) for path in paths]:
             policy = answer.headers["content-security-policy"]
             assert policy.startswith("default-src 'self';")
@@ -305,9 +373,10 @@ async def test_headers_of_every_answer(admin: Administering, room: ListedRoom) -
             assert answer.headers["x-content-type-options"] == "nosniff"
             same = answer.url.path == "/panel/login"
             assert answer.headers["referrer-policy"] == ("same-origin" if same else "no-referrer")
-            kept = answer.url.path.startswith("/panel/static/")
-            assert ("immutable" in answer.headers["cache-control"]) == kept
-            assert ("no-store" in answer.headers["cache-control"]) == (not kept)
+            named, asset = answer.url.query.startswith(b"v="), answer.url.path.startswith("/panel/static/")
+            assert ("immutable" in answer.headers["cache-control"]) == named
+            assert (answer.headers["cache-control"] == "no-cache") == (asset and not named)
+            assert ("no-store" in answer.headers["cache-control"]) == (not asset)
 
 
 async def test_the_front_door_and_what_is_not_there(admin: Administering) -> None:
@@ -375,6 +444,75 @@ class _Elements(HTMLParser):
         self.found.append((tag, dict(attrs)))
 
 
+async def test_building_a_room_by_its_forms(own_admin: Administering) -> None:
+    async with signed_in(own_admin, "operator") as browser:
+        wrong = await browser.change("/panel/new", name="Übung", timezone="Rome", talks="local", target="you")
+        assert wrong.status_code == 422
+        assert 'aria-describedby="hint-timezone wrong-timezone"' in wrong.text
+        made = await browser.change("/panel/new", name="Übung", timezone="Europe/Rome", talks="local", target="you")
+        assert made.headers["hx-redirect"] == "/panel/rooms/ubung"
+        again = await browser.change("/panel/new", name="Übung", timezone="UTC", talks="none")
+        assert again.status_code == 422
+
+        bad = await browser.change("/panel/rooms/ubung/sources/new?type=standard", name="s", secret="no whsec")
+        assert bad.status_code == 422
+        assert "no whsec" not in bad.text
+        source = await browser.change("/panel/rooms/ubung/sources/new?type=github", name="s", secret="first-secret")
+        page = source.headers["hx-redirect"].partition("?")[0]
+        for name in ("one", "two"):
+            saved = await browser.change(f"{page}/definitions/save", name=name, match="it is so", enabled="on")
+            assert saved.headers["hx-redirect"].startswith("/panel/rooms/ubung#source-")
+        rows = (await own_admin.get("/instances/ubung/definitions"))["items"]
+        assert [(row["name"], row["priority"]) for row in rows] == [("one", 10), ("two", 20)]
+        order = [row["id"] for row in reversed(rows)]
+        assert (await browser.change(f"{page}/order", definition=order)).status_code == 204
+        assert (await browser.change(f"{page}/order", definition=order[:1])).status_code == 422
+
+        path = f"{page}/definitions/{order[0]}"
+        seen = _hidden(await browser.page(path), "seen")
+        other = await browser.change(f"{page}/definitions/save?id={order[1]}", match="other", seen=seen, enabled="on")
+        assert "hx-redirect" in other.headers
+        late = await browser.change(f"{page}/definitions/save?id={order[0]}", match="late", seen=seen, enabled="on")
+        assert late.status_code == 422
+        assert "Somebody else has changed this" in late.text
+
+        seen = _hidden(await browser.page(f"{page}/edit"), "seen")
+        kept = await browser.change(f"{page}/edit", secret="second-secret", keep="keep", seen=seen)
+        assert kept.headers["hx-redirect"] == page
+        document = (await own_admin.get("/instances/ubung/export"))["room"]
+        assert len(document["sources"][0]["secrets"]) == 2
+
+        answered = await browser.change("/panel/rooms/ubung/conversation", text="Hello <b>you</b>")
+        assert answered.status_code == 200
+        [record] = own_admin.records.sent
+        assert (record.topic, json.loads(record.value or b"")["text"]) == ("room.replies.raw", "Hello <b>you</b>")
+        assert (await browser.change("/panel/rooms/ubung/conversation", text=" ")).status_code == 422
+
+        token = await browser.change("/panel/settings/tokens", name="guest", role="viewer")
+        secret = re.search('value="(room_[^"]+)"', token.text)
+        assert secret is not None
+        assert secret[1] not in await browser.page("/panel/settings")
+        assert (await browser.change("/panel/rooms/ubung/delete", sure="no")).status_code == 422
+        assert (await browser.change("/panel/rooms/ubung/delete", sure="ubung")).headers["hx-redirect"] == "/panel/"
+
+
+def _hidden(page: str, name: str) -> str:
+    found = re.search(rf'name="{name}" value="([^"]*)"', page)
+    assert found is not None
+    return unescape(found[1])
+
+
+async def test_a_feed_without_a_session_is_not_asked_for_again(admin: Administering, room: ListedRoom) -> None:
+    async with outside(admin) as client:
+        path = filled("/panel/cycles/{cycle_id}/feed", room)
+        assert (await client.get(path, headers={"Accept": "text/event-stream"})).status_code == 204
+    async with signed_in(admin, "operator") as browser:
+        answer = await browser.client.get(path)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert "event: transcript" in answer.text
+    assert answer.text.endswith("event: end\ndata: {}\n\n")
+
+
 @pytest.fixture(scope="module")
 def hostile(postgres_dsn: str) -> ListedRoom:
     """A room in which everything that anybody can write is an attempt to be more than text."""
@@ -430,8 +568,10 @@ def hostile(postgres_dsn: str) -> ListedRoom:
     return asyncio.run(make())
 
 
-@pytest.mark.parametrize("path", PAGES)
-@pytest.mark.parametrize("role", ["viewer", "operator"])
+@pytest.mark.parametrize(
+    ("role", "path"),
+    [*(("viewer", path) for path in PAGES), *(("operator", path) for path in (*PAGES, *FOR_OPERATORS))],
+)
 async def test_outside_text_stays_text(
     admin: Administering, hostile: ListedRoom, path: str, role: Literal["viewer", "operator"]
 ) -> None:
@@ -440,7 +580,9 @@ async def test_outside_text_stays_text(
     assert "<xss-mark" not in shown
     assert "\x1b" not in shown
     assert "\u202e" not in shown
-    if "volume" not in path and (role == "operator" or "/cycles/" not in path):
+    counted = ("volume", "drawn", "/edit", "by=week", "by=month", "settings", "sources/new", "channel")
+    without = any(part in path for part in counted) or path in ("/panel/new", FOR_OPERATORS[-1], FOR_OPERATORS[-2])
+    if not without and (role == "operator" or "/cycles/" not in path):
         assert "&lt;xss-mark" in shown
     for tag, attributes in _Elements(shown).found:
         assert tag not in ("iframe", "object", "embed", "base")
@@ -474,7 +616,9 @@ async def test_definitions_are_moved(own_admin: Administering) -> None:
 
 async def test_an_installation_without_anything_says_what_to_do(own_admin: Administering) -> None:
     async with signed_in(own_admin, "viewer") as browser:
-        assert "room apply -f" in await browser.page("/panel/")
+        home = await browser.page("/panel/")
+        assert "room apply -f" in home
+        assert "/panel/new" not in home
         for name in ("deliveries", "backlog", "inbox", "cycles", "messages", "activity"):
             assert "Nothing here yet" in await browser.page(f"/panel/{name}")
             assert "Nothing like that" in await browser.page(f"/panel/{name}?period=1h")

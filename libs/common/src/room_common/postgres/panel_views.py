@@ -105,7 +105,7 @@ async def aged(conn: Connection, instance: UUID, limit: int) -> Sequence[Row]:
     """The weeks and months of a room that its days were aged into, newest first."""
     cursor = await conn.execute(
         """
-        select log_date, log_type, severity, content, event_count
+        select log_date, log_type, severity, content, counts, event_count
         from room_activity_log
         where instance_id = %s and log_type in ('weekly', 'monthly') order by log_date desc, log_type limit %s
         """,

@@ -11,7 +11,22 @@ from starlette.routing import Mount, Route
 from room_admin.panel import pages, sessions
 from room_admin.panel.headers import SafeHeaders
 from room_admin.panel.pages import STATIC, Assets
-from room_admin.panel.routes import actions, cycles, deliveries, entry, lists, overview, rooms
+from room_admin.panel.routes import (
+    actions,
+    charts,
+    chronicle,
+    conversation,
+    cycles,
+    deliveries,
+    entry,
+    installation,
+    lists,
+    overview,
+    room_forms,
+    rooms,
+    source_forms,
+    workshop,
+)
 from room_admin.problems import Problem
 from room_common.errors import DependencyUnavailable
 
@@ -33,8 +48,26 @@ def _build(app: FastAPI) -> FastAPI:
     panel.state.applier = app.state.applier
     panel.state.urls = app.state.urls
     panel.state.deliveries = app.state.deliveries
+    panel.state.tester = app.state.tester
+    panel.state.answers = app.state.answers
+    panel.state.feed = app.state.feed
     panel.mount("/static", Assets(directory=STATIC))
-    for routes in (entry, overview, rooms, deliveries, cycles, lists, actions):
+    for routes in (
+        entry,
+        overview,
+        charts,
+        room_forms,
+        rooms,
+        conversation,
+        chronicle,
+        source_forms,
+        workshop,
+        deliveries,
+        cycles,
+        lists,
+        installation,
+        actions,
+    ):
         panel.include_router(routes.router)
     _install_errors(panel)
     return panel

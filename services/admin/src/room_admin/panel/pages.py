@@ -39,16 +39,13 @@ _TITLES: Final = {
 
 
 class Assets(StaticFiles):
-    """The panel's files. Their addresses name their content, so they are kept for good."""
-
-    def file_response(self, *args: Any, **kwargs: Any) -> Response:
-        response = super().file_response(*args, **kwargs)
-        response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
-        return response
+    """The panel's files. An address that names its content is kept for good, another one is asked for again."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
-        response.headers.setdefault("Cache-Control", "no-store")
+        found = response.status_code in (200, 304)
+        kept = "public, max-age=31536000, immutable" if scope["query_string"].startswith(b"v=") else "no-cache"
+        response.headers["Cache-Control"] = kept if found else "no-store"
         return response
 
 
@@ -136,6 +133,7 @@ _FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "room_state": attention.state_of_room,
     "late": attention.late,
     "json_text": lambda value: json_text(value, pretty=True),
+    "json_line": json_text,
 }
 
 

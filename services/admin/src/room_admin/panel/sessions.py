@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -23,6 +24,7 @@ from room_admin.access import DatabaseOf
 from room_admin.problems import Problem
 from room_common.postgres import panel_sessions
 from room_common.postgres.access import Caller
+from room_common.postgres.database import Database
 
 COOKIE: Final = "room_panel"
 PATH: Final = "/panel"
@@ -84,6 +86,13 @@ async def visit(request: Request, database: DatabaseOf) -> Visit:
     return made
 
 
+async def visiting_operator(seen: Annotated[Visit, Depends(visit)]) -> Visit:
+    """A session of an operator, who looks at something only operators see. Raises ``Problem`` 403."""
+    if not seen.operator:
+        raise Problem(403, "This takes the role operator.")
+    return seen
+
+
 async def changing(request: Request, seen: Annotated[Visit, Depends(visit)]) -> Visit:
     """A session that may make the change it asks for. Raises ``Problem`` 403."""
     check_origin(request)
@@ -94,12 +103,24 @@ async def changing(request: Request, seen: Annotated[Visit, Depends(visit)]) -> 
 
 async def operating(seen: Annotated[Visit, Depends(changing)]) -> Visit:
     """The same, of an operator."""
-    if not seen.operator:
-        raise Problem(403, "This takes the role operator.")
-    return seen
+    return await visiting_operator(seen)
+
+
+def still_open(request: Request, database: Database) -> Callable[[], Awaitable[bool]]:
+    """Asks whether the session of a request that was let in is still open: a stream outlives its first look."""
+    found = session_id(request)
+
+    async def holds() -> bool:
+        if found is None:
+            return False
+        async with database.transaction() as conn:
+            return await panel_sessions.find_session(conn, digest(found)) is not None
+
+    return holds
 
 
 Visiting = Annotated[Visit, Depends(visit)]
+VisitingOperator = Annotated[Visit, Depends(visiting_operator)]
 Changing = Annotated[Visit, Depends(changing)]
 Operating = Annotated[Visit, Depends(operating)]
 

@@ -6,9 +6,11 @@ from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
+from pydantic import ValidationError
 
 from room_admin.access import DatabaseOf
 from room_admin.panel import pages
+from room_admin.panel.forms import read_form
 from room_admin.panel.sessions import Operating
 from room_admin.problems import Problem
 from room_admin.routes import changes, deliveries, instances, rooms, work
@@ -85,6 +87,39 @@ async def move_definition(
         order[place], order[other] = order[other], order[place]
         body = OrderRequest(definitions=order)
         await changes.order_definitions(database, visit.caller, sources[moved["source"]], body)
+    return Response(headers=_RELOAD)
+
+
+@router.post("/sources/{source_id}/order")
+async def order_definitions(request: Request, database: DatabaseOf, visit: Operating, source_id: UUID) -> Response:
+    """The definitions of a source in the order in which they were put."""
+    form = await read_form(request)
+    try:
+        body = OrderRequest.model_validate({"definitions": form.all("definition")})
+    except ValidationError:
+        raise Problem(422, "This is not an order of definitions.") from None
+    await changes.order_definitions(database, visit.caller, source_id, body)
+    return Response(status_code=204)
+
+
+@router.post("/backlog/{event_id}/retry")
+async def retry_event(database: DatabaseOf, visit: Operating, event_id: UUID) -> Response:
+    """A failed event is offered again."""
+    await work.retry_event(database, visit.caller, event_id)
+    return Response(headers=_RELOAD)
+
+
+@router.post("/backlog/{event_id}/complete")
+async def complete_event(database: DatabaseOf, visit: Operating, event_id: UUID) -> Response:
+    """An event is closed without a cycle."""
+    await work.complete_event(database, visit.caller, event_id)
+    return Response(headers=_RELOAD)
+
+
+@router.post("/inbox/{reply_id}/retry")
+async def retry_reply(database: DatabaseOf, visit: Operating, reply_id: UUID) -> Response:
+    """A failed reply is read again."""
+    await work.retry_reply(database, visit.caller, reply_id)
     return Response(headers=_RELOAD)
 
 

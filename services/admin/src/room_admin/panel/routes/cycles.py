@@ -8,9 +8,11 @@ from fastapi import APIRouter, Request, Response
 
 from room_admin.access import DatabaseOf
 from room_admin.domain.transcript import turns
-from room_admin.panel import pages
-from room_admin.panel.sessions import Visit, Visiting
+from room_admin.panel import pages, sessions
+from room_admin.panel.sessions import Visit, Visiting, VisitingOperator
+from room_admin.routes.feed import FeedOf, LastEventId
 from room_admin.routes.parameters import read_one, read_page
+from room_admin.streaming import EventStream
 from room_common.postgres import access, listings
 from room_common.postgres.database import Database
 
@@ -29,6 +31,22 @@ async def show_cycle(request: Request, database: DatabaseOf, visit: Visiting, cy
 async def show_live(request: Request, database: DatabaseOf, visit: Visiting, cycle_id: UUID) -> Response:
     """The part of that page which changes while the cycle runs."""
     return await _show(request, database, visit, cycle_id, "cycle_live.html")
+
+
+@router.get("/cycles/{cycle_id}/feed")
+async def follow_cycle(
+    request: Request,
+    feed: FeedOf,
+    database: DatabaseOf,
+    visit: VisitingOperator,
+    cycle_id: UUID,
+    last_event_id: LastEventId = None,
+) -> Response:
+    """The API's feed of a cycle, for a browser: it ends with the session."""
+    async with database.transaction() as conn:
+        await read_one(conn, visit.caller, "cycles", cycle_id)
+    holds = sessions.still_open(request, database)
+    return EventStream(await feed.follow(visit.caller.name, cycle_id, last_event_id=last_event_id or None, holds=holds))
 
 
 async def _show(request: Request, database: Database, visit: Visit, cycle_id: UUID, template: str) -> Response:

@@ -32,6 +32,8 @@ def ask_to_sign_in(request: Request) -> Response:
     target = f"{LOGIN}?next={quote(wanted, safe='')}" if request.method == "GET" else LOGIN
     if request.headers.get("hx-request") == "true":
         return Response(status_code=401, headers={"HX-Redirect": LOGIN})
+    if request.headers.get("accept") == "text/event-stream":
+        return Response(status_code=204)  # tells a browser not to connect again
     if request.headers.get("sec-fetch-site") in ("cross-site", "same-site") and request.method == "GET":
         # The cookie does not come along from another site's page. This page asks once more, from here.
         return pages.bare("again.html", url=_local(wanted))

@@ -1,9 +1,15 @@
 // What pages do besides links, forms and htmx: local times, keys, copying, and polling only while somebody looks.
-import {showTimes} from "./times.js";
+import {follow} from "./feed.js";
+import {listenToForms} from "./forms.js";
 import {listen} from "./keys.js";
+import {listenToOrder} from "./order.js";
+import {showTimes} from "./times.js";
 
+let quiet = 0;
 const say = (text) => {
   document.getElementById("say").textContent = text;
+  clearTimeout(quiet);
+  quiet = setTimeout(() => { document.getElementById("say").textContent = ""; }, 6000);
 };
 
 document.addEventListener("click", async (event) => {
@@ -27,7 +33,10 @@ document.addEventListener("htmx:before:request", (event) => {
   if (polled && (document.hidden || selecting)) event.preventDefault();
 });
 for (const name of ["htmx:after:swap", "htmx:after:settle"]) {
-  document.addEventListener(name, () => showTimes(document));
+  document.addEventListener(name, () => {
+    showTimes(document);
+    follow();
+  });
 }
 // Empty filters stay out of the address.
 document.addEventListener("htmx:config:request", (event) => {
@@ -40,3 +49,6 @@ document.querySelector("nav [aria-current]")?.scrollIntoView({inline: "center", 
 showTimes(document);
 setInterval(() => showTimes(document), 10_000);
 listen();
+listenToForms();
+listenToOrder(say);
+follow();
