@@ -128,8 +128,12 @@ class Server(ABC):
         self._process.wait(10)
 
     def pause(self) -> None:
-        """Freeze it: connections stay open, nothing answers."""
-        self._signal(signal.SIGSTOP)
+        """Freeze it, and wait until it is: connections stay open, nothing answers."""
+        pid = self.pid
+        if pid is not None:
+            os.kill(pid, signal.SIGSTOP)
+            # Its threads may still run on other processors when kill returns.
+            os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """Let a frozen server go on."""
