@@ -209,6 +209,7 @@ class Producer(Part):
         except BaseException:
             self._later(_close(client, _STOP_SECONDS))
             raise
+        self._metrics.up.set(1)
         task = client._sender.sender_task
         task.add_done_callback(lambda _: self._sender_ended(client))
         return client
