@@ -79,6 +79,8 @@ CHANGES = (
     "/panel/messages/{cycle_id}/resend",
     "/panel/rooms/{slug}/channel/test",
 )
+HOSTILE_FORMS = tuple(path for path in FOR_OPERATORS if "/channel" not in path and "{source_id}/edit" not in path)
+"""Those that are drawn without the room's document, which can't be made of names with control characters."""
 FORMS = (
     "/panel/new",
     "/panel/rooms/{slug}/edit",
@@ -363,8 +365,8 @@ async def test_a_link_from_elsewhere_is_asked_for_once_more_from_here(own_admin:
 
 async def test_headers_of_every_answer(admin: Administering, room: ListedRoom) -> None:
     async with signed_in(admin, "operator") as browser:
-        paths = ("/panel/", "/panel/login", "/panel/nothing", "/panel/deliveries/x")
-        paths += ("/panel/static/panel.css?v=1", "/panel/static/keys.js")
+        pages = ("/panel/", "/panel/login", "/panel/nothing", "/panel/deliveries/x")
+        paths = (*pages, "/panel/static/panel.css?v=1", "/panel/static/keys.js")
         for answer in [await browser.client.get(path) for path in paths]:
             policy = answer.headers["content-security-policy"]
             assert policy.startswith("default-src 'self';")
@@ -570,7 +572,7 @@ def hostile(postgres_dsn: str) -> ListedRoom:
 
 @pytest.mark.parametrize(
     ("role", "path"),
-    [*(("viewer", path) for path in PAGES), *(("operator", path) for path in (*PAGES, *FOR_OPERATORS))],
+    [*(("viewer", path) for path in PAGES), *(("operator", path) for path in (*PAGES, *HOSTILE_FORMS))],
 )
 async def test_outside_text_stays_text(
     admin: Administering, hostile: ListedRoom, path: str, role: Literal["viewer", "operator"]
