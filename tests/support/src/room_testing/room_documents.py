@@ -14,10 +14,10 @@ from room_common.contracts.source_config import SOURCE_TYPES
 _TRICKY = st.sampled_from(
     ["yes", "null", "~", "1.0", "0x1f", "# no comment", "a: b", "- item", "'", '"', "{{payload.a}}", "*x", "&x", "!x"]
 )
-_WORDS = st.text(st.characters(blacklist_categories=("Cs", "Cc")), min_size=1, max_size=12)
+_WORDS = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=12)
 _NAMES = (_TRICKY | _WORDS).filter(lambda text: bool(text.strip()))
 _PROSE = st.lists(_TRICKY | _WORDS | st.just(""), max_size=4).map("\n".join) | st.text(
-    st.characters(blacklist_categories=("Cs",), blacklist_characters="\0"), max_size=40
+    st.characters(codec="utf-8", exclude_characters="\0"), max_size=40
 )
 _REFERENCES = st.sampled_from([{"env": "A_SECRET"}, {"env": "ANOTHER"}, {"file": "a file.txt"}])
 _TARGETS = {
