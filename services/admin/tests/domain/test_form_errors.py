@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -29,10 +30,9 @@ def test_the_last_priority_is_behind_all_others_as_far_as_there_are_any(prioriti
 
 
 def test_errors_of_a_document_stand_at_their_fields() -> None:
-    try:
+    with pytest.raises(ValidationError) as refused:
         DefinitionDocument.model_validate({"name": "", "match": "x", "cooldown_seconds": "soon"})
-    except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False, include_context=False)
+    found = refused.value.errors(include_url=False, include_input=False, include_context=False)
     wrong = wrong_document([dict(one) for one in found], ("name", "cooldown_seconds"))
     assert wrong == Wrong({"name": "Write something here.", "cooldown_seconds": "Write a whole number."})
     assert wrong.status == 422

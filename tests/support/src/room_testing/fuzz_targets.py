@@ -19,7 +19,7 @@ from room_common.domain.verdict import EXCERPT_LENGTH, Answer, verdict
 from room_common.errors import DeadLetter
 from room_common.kafka.records import Record
 from room_ingest.domain import handshakes
-from room_ingest.domain.request_headers import keep
+from room_ingest.domain.request_headers import keep, plan
 from room_matcher.domain.delivery_identity import identify, is_handshake_confirmation
 from room_matcher.domain.signatures import Signed, verify
 
@@ -135,7 +135,7 @@ def fuzz_request(data: bytes) -> None:
         pass
     assert all(echo is None or 0 < len(echo) <= handshakes.MAX_ECHO for echo in echoes)
     lines = [line.partition(b": ") for line in head.split(b"\n")]
-    kept = keep([(name.lower(), value.strip()) for name, _, value in lines])
+    kept = keep(plan(tuple(name for name, _, _ in lines)), [value.strip() for _, _, value in lines])
     http = decode_payload(kept.http, "application/json", {}, split=False)
     assert isinstance(http, Decoded)
     view = http.items[0].view

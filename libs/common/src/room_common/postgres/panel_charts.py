@@ -23,7 +23,8 @@ async def volume(conn: Connection, instance: UUID | None, *, slots: int, slot_se
         select floor(extract(epoch from now() - received_at) / %(seconds)s)::integer as slot, outcome,
                count(*) as items, sum(tokens)::bigint as tokens
         from webhook_deliveries
-        where received_at > now() - make_interval(secs => %(seconds)s::integer * %(slots)s::integer) and received_at <= now()
+        where received_at > now() - make_interval(secs => %(seconds)s::integer * %(slots)s::integer)
+          and received_at <= now()
           and (%(instance)s::uuid is null or instance_id = %(instance)s)
         group by 1, 2
         """,
@@ -40,7 +41,8 @@ async def deciding(conn: Connection, instance: UUID | None, *, slots: int, slot_
                percentile_cont(array[0.5, 0.95]) within group
                    (order by greatest(0, extract(epoch from decided_at - received_at))::float8) as seconds
         from (select received_at, decided_at from webhook_deliveries
-              where received_at > now() - make_interval(secs => %(seconds)s::integer * %(slots)s::integer) and received_at <= now()
+              where received_at > now() - make_interval(secs => %(seconds)s::integer * %(slots)s::integer)
+                and received_at <= now()
                 and (%(instance)s::uuid is null or instance_id = %(instance)s) and replay_of is null
               order by received_at desc limit %(sample)s) latest
         group by 1
@@ -56,7 +58,8 @@ async def telling(conn: Connection, instance: UUID | None, *, slots: int, slot_s
         """
         with sent as (
             select m.cycle_id, min(m.sent_at) as sent_at from outbound_messages m
-            where m.created_at > now() - make_interval(secs => %(seconds)s::integer * %(slots)s::integer) and m.sent_at is not null
+            where m.created_at > now() - make_interval(secs => %(seconds)s::integer * %(slots)s::integer)
+              and m.sent_at is not null
               and m.cycle_id is not null and (%(instance)s::uuid is null or m.instance_id = %(instance)s)
             group by m.cycle_id order by min(m.sent_at) desc limit %(sample)s
         ), told as (

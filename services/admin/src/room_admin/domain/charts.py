@@ -11,6 +11,8 @@ from room_admin.domain.humane import duration, short_number
 from room_admin.domain.words import tone
 
 _STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
+_SMALLEST: Final = 1e-6
+"""Below this an axis would have digits that nobody reads, and powers of ten that floats cannot tell apart."""
 _GROUPS: Final = (("good", "matched"), ("quiet", "not matched"), ("warn", "dropped"), ("bad", "in trouble"))
 _LEAST: Final = 1.5
 
@@ -55,8 +57,8 @@ class Chart:
 
 
 def axis_top(highest: float) -> float:
-    """The least round number (1, 2, 2.5, 5 times a power of ten) that is not below; 1 for nothing."""
-    if highest <= 0:
+    """The least round number (1, 2, 2.5, 5 times a power of ten) that is not below; 1 for nothing to speak of."""
+    if highest < _SMALLEST:
         return 1.0
     power = 1.0
     while power * 10 < highest:
