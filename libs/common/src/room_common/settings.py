@@ -33,7 +33,19 @@ _MAX_FILE = 65_536
 _DOCUMENT = "docs/configuration.md"
 SECTIONS = frozenset(
     [
-        *("admin", "compactor", "database", "egress", "encryption", "ingest", "kafka", "llm", "log", "matcher"),
+        *(
+            "admin",
+            "audit",
+            "compactor",
+            "database",
+            "egress",
+            "encryption",
+            "ingest",
+            "kafka",
+            "llm",
+            "log",
+            "matcher",
+        ),
         *("operations", "outbound", "overflow", "redis", "runner", "scheduler", "tools"),
     ]
 )

@@ -44,7 +44,7 @@ def test_bars_stay_on_the_axis_and_lose_nothing(rows: list[dict[str, object]]) -
 def test_volume_is_told_oldest_first() -> None:
     chart = volume_chart([{"slot": 0, "outcome": "matched", "items": 3}], 24, 3600)
     assert chart.bars[-1].title == "the last 1 h: 3 matched"
-    assert chart.bars[0].title == "24 h to 23 h ago: nothing"
+    assert chart.bars[0].title == "1 d to 23 h ago: nothing"
     assert chart.top == "5"
 
 
