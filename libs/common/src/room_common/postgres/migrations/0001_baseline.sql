@@ -307,6 +307,7 @@ create table room_cycles (
 );
 create index room_cycles_list on room_cycles (instance_id, started_at desc, id desc);
 create index room_cycles_all on room_cycles (started_at desc, id desc);
+create index room_cycles_status on room_cycles (status, started_at desc, id desc);
 create unique index room_cycles_running on room_cycles (instance_id) where status = 'running';
 
 -- The transcript: append-only. content is the message in the shape of the chat completions API.
@@ -355,6 +356,7 @@ create index outbound_messages_unburied on outbound_messages (created_at)
     where status = 'failed' and dead_lettered_at is null;
 create index outbound_messages_list on outbound_messages (instance_id, created_at desc, id desc);
 create index outbound_messages_all on outbound_messages (created_at desc, id desc);
+create index outbound_messages_status on outbound_messages (status, created_at desc, id desc);
 create index outbound_messages_cycle on outbound_messages (cycle_id);
 
 create table room_activity_log (
