@@ -34,7 +34,7 @@ async def life(conn: Connection, delivery_id: UUID) -> dict[str, Any] | None:
         return None
     first = rows[0]
     events = {row["item"]: row for row in await deliveries.events(conn, delivery_id)}
-    replays = [] if first["source_id"] is None else await deliveries.replays(conn, first["source_id"], delivery_id)
+    replays = await deliveries.replays(conn, delivery_id)
     known: dict[UUID, dict[str, Any]] = {}
     items = []
     for row in rows:

@@ -68,16 +68,14 @@ async def receipt_time(conn: Connection) -> int:
     return int(row["us"])
 
 
-async def replays(conn: Connection, source_id: UUID, delivery_id: UUID) -> Sequence[Row]:
-    """The replays of a delivery of that source, oldest first."""
+async def replays(conn: Connection, delivery_id: UUID) -> Sequence[Row]:
+    """The replays of a delivery, oldest first."""
     cursor = await conn.execute(
         """
         select id, min(received_at) as received_at from webhook_deliveries
-        where source_id = %(source)s and replay_of = %(id)s
-          and received_at >= (select min(received_at) from webhook_deliveries where id = %(id)s)
-        group by id order by 2, 1 limit 100
+        where replay_of = %s group by id order by 2, 1 limit 100
         """,
-        {"source": source_id, "id": delivery_id},
+        (delivery_id,),
     )
     return await cursor.fetchall()
 

@@ -121,10 +121,3 @@ async def payloads(conn: Connection, delivery: UUID) -> Sequence[Row]:
         (delivery,),
     )
     return await cursor.fetchall()
-
-
-async def source_of(conn: Connection, delivery: UUID) -> UUID | None:
-    """The source that a delivery went to; None where it went to none, or is not known."""
-    cursor = await conn.execute("select source_id from webhook_deliveries where id = %s limit 1", (delivery,))
-    row = await cursor.fetchone()
-    return None if row is None else row["source_id"]

@@ -173,6 +173,7 @@ create index webhook_deliveries_id on webhook_deliveries (id);
 create index webhook_deliveries_instance on webhook_deliveries (instance_id, received_at desc, id desc, item desc);
 create index webhook_deliveries_source on webhook_deliveries (source_id, received_at desc, id desc, item desc);
 create index webhook_deliveries_outcome on webhook_deliveries (outcome, received_at desc, id desc, item desc);
+create index webhook_deliveries_replay_of on webhook_deliveries (replay_of) where replay_of is not null;
 create table webhook_deliveries_default partition of webhook_deliveries default;
 
 -- Makes the day partitions from 8 days back to 2 days ahead; safe to call at any time. A day whose rows already went to

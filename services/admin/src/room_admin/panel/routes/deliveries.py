@@ -62,8 +62,7 @@ async def show_delivery(request: Request, database: DatabaseOf, visit: Visiting,
         stored = await panel_views.payloads(conn, delivery_id) if visit.operator and events else []
         if stored:
             await access.audit_reading(conn, visit.caller.name, "show_payload", subject=str(delivery_id))
-        source = await panel_views.source_of(conn, delivery_id)
-        again = [] if source is None else await stored_deliveries.replays(conn, source, delivery_id)
+        again = await stored_deliveries.replays(conn, delivery_id)
     payloads = {row["item"]: read_payload(row) for row in stored}
     lives = [
         (
