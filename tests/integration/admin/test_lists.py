@@ -231,7 +231,7 @@ async def test_ids_and_slugs_of_another_shape_are_422(admin: Administering) -> N
 
 
 async def test_other_methods_are_405(admin: Administering) -> None:
-    for method, path in (("POST", "/instances"), ("DELETE", "/backlog"), ("GET", "/apply"), ("PATCH", "/stats")):
+    for method, path in (("PUT", "/instances"), ("DELETE", "/backlog"), ("GET", "/apply"), ("PATCH", "/stats")):
         answer = await admin.call(method, path)
         assert answer.status_code == 405
         assert answer.headers["content-type"] == "application/problem+json"
@@ -256,11 +256,11 @@ async def test_a_database_that_is_away_is_503(room_parts: Parts, method: str) ->
 
 
 def _fuzzed() -> list[tuple[str, list[str]]]:
-    """Every GET of the API with the names of its query parameters, out of its own description."""
+    """Every GET of the API that ends, with the names of its query parameters, out of its own description."""
     return [
         (path, [one["name"] for one in methods["get"].get("parameters", ()) if one["in"] == "query"])
         for path, methods in build().openapi()["paths"].items()
-        if "get" in methods
+        if "get" in methods and "text/event-stream" not in methods["get"]["responses"]["200"]["content"]
     ]
 
 
