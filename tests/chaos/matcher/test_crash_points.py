@@ -68,6 +68,8 @@ class Traffic:
         await self._send(self.plain, b'{"what":"push","n":%d}' % number, 1, "matched")
         await self._send(self.plain, b'{"what":"nothing","n":%d}' % number, 1, "no_match")
         await self._send(self.plain, b"null", 1, "undecodable")
+        # Could be several items, some of which have a row: that is looked at before it is stopped.
+        await self._send(self.array, b"[{", 1, "undecodable")
         await self._send(self.plain, b'{"what":"poison","n":%d}' % number, 1, "dead")
         elements = b",".join(b'{"eventId":%d,"what":"push"}' % (10 * number + item) for item in range(3))
         await self._send(self.array, b"[" + elements + b"]", 3, "matched")

@@ -84,7 +84,7 @@ def test_everything_is_ready_then_nothing_is_left(make: Make, server_folder: Pat
     assert set(running) == {"postgres", "redis", "kafka", "ingest", "matcher", "admin"}
     assert all(one.ready is not False and one.memory_bytes for one in found.processes)
     assert json.loads(json.dumps(found.as_json()))["urls"]["admin"].startswith("http://127.0.0.1:")
-    assert said(made.events, "note", "kafka", "in memory only")
+    assert said(made.events, "note", "kafka", "in memory")
     sourced = subprocess.run(
         ["sh", "-c", '. "$1"/.room/env && cat "$ROOM_API_TOKEN_FILE" && env', "sh", server_folder],
         capture_output=True,
