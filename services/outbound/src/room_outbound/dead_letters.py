@@ -19,7 +19,7 @@ from room_common.postgres import sending
 from room_common.postgres.database import Database
 from room_common.postgres.sending import Unburied
 from room_common.telemetry.metrics import DEAD_LETTERS, counter
-from room_common.telemetry.tracing import HEADER
+from room_common.telemetry.tracing import trace_headers
 
 _log = logging.getLogger(__name__)
 _SECONDS: Final = 5.0
@@ -72,6 +72,6 @@ def _letter(row: Unburied) -> Outgoing:
         headers=(
             (envelope.ERROR, row.error.encode()),
             (envelope.ATTEMPTS, b"%d" % row.attempts),
-            *(() if row.traceparent is None else ((HEADER, row.traceparent.encode()),)),
+            *trace_headers(row.traceparent),
         ),
     )

@@ -19,13 +19,12 @@ from room_common.contracts.messages import OutboundMessage
 from room_common.errors import DeadLetter, DependencyUnavailable
 from room_common.faults import crash_point
 from room_common.kafka.producer import Outgoing, Producer, RecordMetadata
-from room_common.kafka.records import Headers
 from room_common.postgres import outbox
 from room_common.postgres.database import Database
 from room_common.postgres.outbox import OutboxRow
 from room_common.service.parts import Loop
 from room_common.telemetry.metrics import counter
-from room_common.telemetry.tracing import HEADER
+from room_common.telemetry.tracing import trace_headers
 from room_runner.metrics import PUBLISHED
 from room_runner.settings import CycleSettings
 
@@ -133,8 +132,4 @@ def outbox_record(row: OutboxRow) -> Outgoing:
         text=row.text,
         created_at=row.created_at,
     )
-    return Outgoing(topics.OUTBOUND, message.record_key, message.encode(), _trace_headers(row.traceparent))
-
-
-def _trace_headers(traceparent: str | None) -> Headers:
-    return () if traceparent is None else ((HEADER, traceparent.encode()),)
+    return Outgoing(topics.OUTBOUND, message.record_key, message.encode(), trace_headers(row.traceparent))

@@ -100,7 +100,12 @@ def extract(headers: Sequence[tuple[str, bytes]]) -> otel_context.Context:
 
 def context_of(traceparent: str | None) -> otel_context.Context:
     """The context to start a span in that continues what a row remembers, or empty."""
-    return extract(() if traceparent is None else ((HEADER, traceparent.encode("utf-8", "replace")),))
+    return extract(trace_headers(traceparent))
+
+
+def trace_headers(traceparent: str | None) -> tuple[tuple[str, bytes], ...]:
+    """What a row remembers, as headers of a record."""
+    return () if traceparent is None else ((HEADER, traceparent.encode("utf-8", "replace")),)
 
 
 def traceparent_now(fallback: str | None = None) -> str | None:
