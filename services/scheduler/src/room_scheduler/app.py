@@ -13,7 +13,7 @@ from room_common.postgres.migrate import SchemaGate
 from room_common.service.parts import Context, Part
 from room_common.service.state import StateReporter
 from room_scheduler.channel_secrets import ChannelSecrets
-from room_scheduler.inbox import GROUP, Inbox
+from room_scheduler.inbox import Inbox
 from room_scheduler.settings import SchedulerSettings
 from room_scheduler.ticker import Ticker
 from room_scheduler.waiting import WaitingReplies
@@ -28,7 +28,7 @@ def compose(context: Context[SchedulerSettings]) -> Sequence[Part]:
     debounce = settings.scheduler.reply_debounce_seconds
     inbox = Inbox(database, producer, secrets, context.registry, debounce_seconds=debounce)
     batches = Batches(settings.kafka, context.registry)
-    batches.subscribe(topics.REPLIES_RAW, GROUP, inbox.handle)
+    batches.subscribe(topics.REPLIES_RAW, topics.SCHEDULER_GROUP, inbox.handle)
     return [
         database,
         SchemaGate(database),

@@ -36,9 +36,6 @@ from room_scheduler.ticker import tick_record
 
 _log = logging.getLogger(__name__)
 
-GROUP: Final = "scheduler"
-"""The consumer group of replies."""
-
 OPTING: Final = frozenset({"whatsapp"})
 """Channels whose people may opt out with a word."""
 
@@ -96,7 +93,7 @@ class Inbox:
     async def take(self, record: Record) -> None:
         """Give one reply its fate. Raises ``UnknownKey`` when only another key can, else ``DependencyUnavailable``."""
         try:
-            with process_span(record, GROUP):
+            with process_span(record, topics.SCHEDULER_GROUP):
                 await self._try(record)
         except DeadLetter as error:
             await self._bury(record, error)
