@@ -33,20 +33,8 @@ _MAX_FILE = 65_536
 _DOCUMENT = "docs/configuration.md"
 SECTIONS = frozenset(
     [
-        *(
-            "admin",
-            "audit",
-            "compactor",
-            "database",
-            "egress",
-            "encryption",
-            "ingest",
-            "kafka",
-            "llm",
-            "log",
-            "matcher",
-        ),
-        *("operations", "outbound", "overflow", "redis", "runner", "scheduler", "tools"),
+        *("admin", "audit", "compactor", "database", "egress", "encryption", "ingest", "kafka", "llm", "log"),
+        *("matcher", "operations", "outbound", "overflow", "redis", "runner", "scheduler", "tools"),
     ]
 )
 """The sections of all services: what is none of these and nearly one of ours is a typing mistake."""

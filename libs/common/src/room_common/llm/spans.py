@@ -19,7 +19,9 @@ def chat_span(request: ChatRequest, model: str, at: str) -> AbstractContextManag
     """One model call with all its tries. ``at`` is host and port of the provider."""
     if tracer() is None:
         return span("")
-    host, _, port = at.rpartition(":") if at.rpartition(":")[2].isdecimal() else (at, "", "")
+    host, _, port = at.rpartition(":")
+    if not port.isdecimal():
+        host, port = at, ""
     attributes: dict[str, AttributeValue] = {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": PROVIDER,
