@@ -27,8 +27,8 @@ from aiohttp import web
 
 from room_local.parts.addresses import HOST, free_port
 from room_local.parts.kafka_jars import available
-from room_testing.ingest_process import overflow_login
-from room_testing.matching import TOKEN_KEYS, Matching, SeededSource
+from room_testing.ingest_process import ingest_settings
+from room_testing.matching import Matching, SeededSource
 from room_testing.parts import Parts, choose
 from room_testing.processes import ServiceProcess
 from room_testing.running import SeededRoom, calls, events_in, says
@@ -177,12 +177,7 @@ def services(parts: Parts, world: Matching, dsn: str, peers: Peers, ingest_port:
         if not name.startswith(("ROOM_MATCHER__", "ROOM_KAFKA__"))
     }
     made = {
-        "room_ingest": {
-            "ROOM_TOKEN_KEYS": TOKEN_KEYS,
-            "ROOM_OVERFLOW__DSN": overflow_login(dsn),
-            "ROOM_INGEST__HOST": HOST,
-            "ROOM_INGEST__PORT": str(ingest_port),
-        },
+        "room_ingest": ingest_settings(world.bootstrap, dsn, ingest_port),
         "room_matcher": common | {"ROOM_REDIS__URL": parts.redis_url()},
         "room_scheduler": common,
         "room_runner": common,

@@ -30,8 +30,8 @@ from room_common.identity import new_id
 from room_local.parts.addresses import HOST, free_port
 from room_local.parts.kafka_jars import available
 from room_local.parts.server import Server
-from room_testing.ingest_process import overflow_login
-from room_testing.matching import TOKEN_KEYS, Matching, SeededSource
+from room_testing.ingest_process import ingest_settings
+from room_testing.matching import Matching, SeededSource
 from room_testing.parts import Parts, choose
 from room_testing.processes import ServiceProcess
 
@@ -42,6 +42,9 @@ BUCKET_SECONDS = 15
 FILLER = "".join(f'"field_{number}":"{number:032x}",' for number in range(36))
 GROWTH = 1.15
 """The most that the second half may hold more than the first, in memory and descriptors."""
+
+Series = dict[str, list[tuple[float, float]]]
+"""Values by name, each with its minute."""
 
 
 class Model(Server):
@@ -151,8 +154,8 @@ class Soak:
         self.folder = folder
         self.port = free_port()
         self.marks: list[Mark] = []
-        self.memory: dict[str, list[tuple[float, float]]] = {"ingest": [], "matcher": []}
-        self.descriptors: dict[str, list[tuple[float, float]]] = {"ingest": [], "matcher": []}
+        self.memory: Series = {"ingest": [], "matcher": []}
+        self.descriptors: Series = {"ingest": [], "matcher": []}
         self.load: list[tuple[float, float]] = []
 
     async def run(self) -> int:
@@ -167,10 +170,17 @@ class Soak:
             ROOM_LOG__LEVEL="warning",
             ROOM_LLM__MAX_RETRIES="2",
         )
+        given = ingest_settings(
+            self.world.bootstrap,
+            self.dsn,
+            self.port,
+            ROOM_INGEST__RATE_PER_TOKEN="0",
+            ROOM_LOG__LEVEL="warning",
+        )
         self.services: dict[str, Server] = {
             "model": model,
             "matcher": ServiceProcess("room_matcher", environment, self.folder),
-            "ingest": ServiceProcess("room_ingest", self._ingest(), self.folder),
+            "ingest": ServiceProcess("room_ingest", given, self.folder),
         }
         try:
             for service in self.services.values():
@@ -184,17 +194,6 @@ class Soak:
             for service in reversed(self.services.values()):
                 await asyncio.to_thread(service.stop)
             await self.world.close()
-
-    def _ingest(self) -> dict[str, str]:
-        return {
-            "ROOM_KAFKA__BOOTSTRAP_SERVERS": self.world.bootstrap,
-            "ROOM_TOKEN_KEYS": TOKEN_KEYS,
-            "ROOM_OVERFLOW__DSN": overflow_login(self.dsn),
-            "ROOM_INGEST__HOST": HOST,
-            "ROOM_INGEST__PORT": str(self.port),
-            "ROOM_INGEST__RATE_PER_TOKEN": "0",
-            "ROOM_LOG__LEVEL": "warning",
-        }
 
     async def _traffic(self) -> Traffic:
         instance = await self.world.instance(budget=None)
@@ -223,12 +222,12 @@ class Soak:
 
     async def _restarts(self, seconds: float) -> None:
         parts: dict[str, tuple[Callable[[], None], Callable[[], None]]] = {
-            name: (service.restart, _kill_and_start(service)) for name, service in self.services.items()
+            name: (service.restart, _in_turn(service.kill, service.start)) for name, service in self.services.items()
         }
         broker = self.parts.broker()
-        parts["broker"] = (broker.restart, lambda: (broker.kill(), broker.heal())[1])
+        parts["broker"] = (broker.restart, _in_turn(broker.kill, broker.heal))
         for name, server in (("postgresql", self.parts.postgres()), ("redis", self.parts.redis())):
-            parts[name] = (server.restart, _kill_and_start(server))
+            parts[name] = (server.restart, _in_turn(server.kill, server.start))
         turns = [(name, turn) for turn in (0, 1) for name in parts]
         for number, (name, turn) in enumerate(turns, 1):
             await asyncio.sleep(max(0.0, self.began + seconds * number / (len(turns) + 1) - time.monotonic()))
@@ -296,13 +295,13 @@ class Soak:
         print("\n".join(f"WRONG: {problem}" for problem in problems) or "flat, and nothing lost")
         return 1 if problems else 0
 
-    def _answer_times(self) -> dict[str, list[tuple[float, float]]]:
+    def _answer_times(self) -> Series:
         buckets: dict[int, list[float]] = {}
         for at, seconds in self.senders.seen:
             buckets.setdefault(int((at - self.began) // BUCKET_SECONDS), []).append(seconds * 1000)
         return _series({number: _quantiles(values) for number, values in buckets.items() if len(values) > 10})
 
-    async def _decision_times(self) -> dict[str, list[tuple[float, float]]]:
+    async def _decision_times(self) -> Series:
         rows = await self.world.query(
             """
             select floor(extract(epoch from received_at - to_timestamp(%s)) / %s)::int as bucket,
@@ -316,7 +315,7 @@ class Soak:
         )
         return _series({row["bucket"]: (row["q"][0] * 1000, row["q"][1] * 1000) for row in rows})
 
-    def _compare(self, name: str, times: dict[str, list[tuple[float, float]]]) -> None:
+    def _compare(self, name: str, times: Series) -> None:
         """Medians of the buckets that are away from restarts, at the beginning and at the end."""
         for quantile, points in times.items():
             calm = [(at, value) for at, value in points if not any(-0.3 < at - mark.at < 0.8 for mark in self.marks)]
@@ -329,7 +328,7 @@ class Soak:
                     f"third, {statistics.median(last):.1f} ms in the last"
                 )
 
-    def _draw(self, rate: float, answers: dict[str, list[tuple[float, float]]], decisions: dict[str, list]) -> None:  # type: ignore[type-arg]
+    def _draw(self, rate: float, answers: Series, decisions: Series) -> None:
         panels = [
             Panel("resident memory, MiB", self.memory),
             Panel("open descriptors", self.descriptors),
@@ -344,10 +343,10 @@ class Soak:
         print(f"drawn in {self.options.plot}")
 
 
-def _kill_and_start(server: Server) -> Callable[[], None]:
+def _in_turn(*acts: Callable[[], None]) -> Callable[[], None]:
     def act() -> None:
-        server.kill()
-        server.start()
+        for one in acts:
+            one()
 
     return act
 
@@ -357,7 +356,7 @@ def _quantiles(values: list[float]) -> tuple[float, float]:
     return values[len(values) // 2], values[int(len(values) * 0.99)]
 
 
-def _series(buckets: dict[int, tuple[float, float]]) -> dict[str, list[tuple[float, float]]]:
+def _series(buckets: dict[int, tuple[float, float]]) -> Series:
     middles = [((number + 0.5) * BUCKET_SECONDS / 60, pair) for number, pair in sorted(buckets.items())]
     return {
         "median": [(at, median) for at, (median, _) in middles],

@@ -30,8 +30,8 @@ from room_common.kafka.records import from_consumer
 from room_local.parts.addresses import HOST, free_port
 from room_local.parts.kafka_jars import available
 from room_local.parts.server import Server
-from room_testing.ingest_process import overflow_login
-from room_testing.matching import TOKEN_KEYS, Matching
+from room_testing.ingest_process import ingest_settings
+from room_testing.matching import Matching
 from room_testing.mixed_traffic import NUMBER, POISON, Delivery, Traffic
 from room_testing.parts import Parts, choose
 from room_testing.processes import ServiceProcess
@@ -85,7 +85,14 @@ class Conservation:
                 llm.url, ROOM_REDIS__URL=self.parts.redis_url(), ROOM_LOG__LEVEL="warning", ROOM_LLM__MAX_RETRIES="2"
             )
             matcher = ServiceProcess("room_matcher", settings, self.folder)
-            ingest = ServiceProcess("room_ingest", self._ingest_settings(), self.folder)
+            given = ingest_settings(
+                self.world.bootstrap,
+                self.dsn,
+                self.port,
+                ROOM_INGEST__RATE_PER_TOKEN="0",
+                ROOM_LOG__LEVEL="warning",
+            )
+            ingest = ServiceProcess("room_ingest", given, self.folder)
             try:
                 for service in (ingest, matcher):
                     await asyncio.to_thread(service.launch)
@@ -100,17 +107,6 @@ class Conservation:
         finally:
             await self.world.close()
         return self.report
-
-    def _ingest_settings(self) -> dict[str, str]:
-        return {
-            "ROOM_KAFKA__BOOTSTRAP_SERVERS": self.world.bootstrap,
-            "ROOM_TOKEN_KEYS": TOKEN_KEYS,
-            "ROOM_OVERFLOW__DSN": overflow_login(self.dsn),
-            "ROOM_INGEST__HOST": HOST,
-            "ROOM_INGEST__PORT": str(self.port),
-            "ROOM_INGEST__RATE_PER_TOKEN": "0",
-            "ROOM_LOG__LEVEL": "warning",
-        }
 
     # -- senders
 

@@ -14,7 +14,8 @@ from room_common.contracts.topics import REPLIES_RAW, WEBHOOKS_RAW, topic
 from room_common.domain.tokens import TokenKeys, make_token
 from room_common.kafka.admin import create_topics
 from room_common.kafka.settings import KafkaSettings
-from room_local.parts.addresses import free_port
+from room_local.parts.addresses import HOST, free_port
+from room_testing.matching import TOKEN_KEYS
 from room_testing.plugin import StartService
 from room_testing.processes import ServiceProcess
 
@@ -36,6 +37,18 @@ def overflow_login(dsn: str) -> str:
             statement = sql.SQL("create role {} login password {} in role room_ingest_overflow")
             connection.execute(statement.format(sql.Identifier(user), sql.Literal(word)))
     return make_conninfo(dsn, user=user, password=word)
+
+
+def ingest_settings(bootstrap: str, dsn: str, port: int, **more: str) -> dict[str, str]:
+    """The environment of an ingest beside a :class:`~room_testing.matching.Matching` on the database at ``dsn``."""
+    return {
+        "ROOM_KAFKA__BOOTSTRAP_SERVERS": bootstrap,
+        "ROOM_TOKEN_KEYS": TOKEN_KEYS,
+        "ROOM_OVERFLOW__DSN": overflow_login(dsn),
+        "ROOM_INGEST__HOST": HOST,
+        "ROOM_INGEST__PORT": str(port),
+        **more,
+    }
 
 
 @pytest.fixture
