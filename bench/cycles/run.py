@@ -20,6 +20,7 @@ from pathlib import Path
 import psutil
 
 from room_local.parts.kafka_jars import available
+from room_testing import cpu_time
 from room_testing.parts import Parts, choose
 from room_testing.processes import ServiceProcess
 from room_testing.running import Running
@@ -97,7 +98,12 @@ async def window(parts: Parts, rooms: int, slots: int, latency: float, seconds: 
             await world.query(FEED, BODY)
             await world.query(WAKE)
             if begun is None and now > ending - seconds:
-                begun = (now, await _done(world), _cpu([process]), _cpu(_postgres(parts)))
+                begun = (
+                    now,
+                    await _done(world),
+                    cpu_time.seconds([process]),
+                    cpu_time.seconds(cpu_time.of_postgres(parts)),
+                )
             (row,) = await world.query(RENEWALS)
             peak = max(peak, process.memory_info().rss / MIB)
             if begun is not None:
@@ -111,8 +117,8 @@ async def window(parts: Parts, rooms: int, slots: int, latency: float, seconds: 
             latency,
             statistics.fmean(held),
             (await _done(world) - begun[1]) / took,
-            (_cpu([process]) - begun[2]) / took,
-            (_cpu(_postgres(parts)) - begun[3]) / took,
+            (cpu_time.seconds([process]) - begun[2]) / took,
+            (cpu_time.seconds(cpu_time.of_postgres(parts)) - begun[3]) / took,
             idle,
             peak,
             least,
@@ -129,25 +135,6 @@ async def window(parts: Parts, rooms: int, slots: int, latency: float, seconds: 
 async def _done(world: Running) -> int:
     (row,) = await world.query("select count(*)::int as n from room_cycles where status = 'succeeded'")
     return int(row["n"])
-
-
-def _postgres(parts: Parts) -> list[psutil.Process]:
-    pid = parts.postgres().pid
-    if pid is None:
-        return []
-    server = psutil.Process(pid)
-    return [server, *server.children(recursive=True)]
-
-
-def _cpu(processes: list[psutil.Process]) -> float:
-    total = 0.0
-    for process in processes:
-        try:
-            times = process.cpu_times()
-        except psutil.NoSuchProcess:
-            continue
-        total += times.user + times.system
-    return total
 
 
 def main() -> None:

@@ -22,6 +22,7 @@ import psutil
 import psycopg
 
 from room_local.parts.kafka_jars import available
+from room_testing import cpu_time
 from room_testing.parts import Parts, choose
 from room_testing.processes import ServiceProcess
 from room_testing.scheduling import Scheduling
@@ -111,10 +112,10 @@ async def window(parts: Parts, world: Scheduling, ticks: int, spread: float) -> 
         await asyncio.sleep(TICK_SECONDS * (1 - spread) / 2)
         assert scheduler.pid is not None
         process = psutil.Process(scheduler.pid)
-        before = (_cpu([process]), _cpu(_postgres(parts)))
+        before = (cpu_time.seconds([process]), cpu_time.seconds(cpu_time.of_postgres(parts)))
         await _until(scheduler, 1 + ticks)
         await asyncio.sleep(TICK_SECONDS * (1 - spread) / 2)
-        after = (_cpu([process]), _cpu(_postgres(parts)))
+        after = (cpu_time.seconds([process]), cpu_time.seconds(cpu_time.of_postgres(parts)))
     finally:
         scheduler.kill()
     # A server process reports what it has read when it ends, at the latest; so all ticks are counted.
@@ -145,25 +146,6 @@ async def _until(scheduler: ServiceProcess, count: int) -> None:
 def _told(scheduler: ServiceProcess) -> list[dict[str, float]]:
     lines = (json.loads(line) for line in scheduler.output().splitlines() if line.startswith("{"))
     return [line for line in lines if line.get("event") == "tick emitted"]
-
-
-def _postgres(parts: Parts) -> list[psutil.Process]:
-    pid = parts.postgres().pid
-    assert pid is not None
-    server = psutil.Process(pid)
-    return [server, *server.children(recursive=True)]
-
-
-def _cpu(processes: Sequence[psutil.Process]) -> float:
-    total = 0.0
-    for process in processes:
-        try:
-            times = process.cpu_times()
-        except psutil.NoSuchProcess:
-            continue
-        # A server counts its children that have ended: connections come and go in between.
-        total += times.user + times.system + times.children_user + times.children_system
-    return total
 
 
 async def measured(parts: Parts, sizes: Sequence[int], due: int, ticks: int) -> None:
