@@ -9,12 +9,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from room_common import faults
 from room_common.errors import DependencyUnavailable, LeaseLost
 from room_common.llm import wire
 from room_common.llm.port import ChatRequest, Completion, EventRejected
 from room_common.postgres.database import Connection, Database
+from room_common.telemetry.tracing import trace_with
 from room_local.rehearsal.answers import answer as rehearsal_answer
 from room_testing.running import events_in
 from room_testing.staging import Answer, FakeLlm, Stage, call, mark, tell, text
@@ -55,6 +59,32 @@ async def test_a_good_cycle_leaves_everything_settled_and_a_transcript(stage: St
     (definition,) = await stage.world.query("select cooling_until > now() as cooling from event_definitions")
     assert definition["cooling"]
     assert cycle["id"] in stage.written
+
+
+async def test_a_cycle_continues_the_first_events_trace_and_links_what_else_led_to_it(stage: Stage) -> None:
+    room = await stage.world.room()
+    first, second = await stage.world.event(room, age=10), await stage.world.event(room)
+    reply = await stage.world.reply(room, "What is new?")
+    origins = [f"00-{digit * 32}-{digit * 16}-01" for digit in "1234"]
+    for table, row, origin in zip(
+        ("event_backlog", "event_backlog", "room_inbox"), (first, second, reply), origins, strict=False
+    ):
+        await stage.world.query(f"update {table} set traceparent = %s where id = %s", origin, row)
+    await stage.world.query("update instance_room set woken_by = %s", origins[3])
+    exporter = InMemorySpanExporter()
+    end_tracing = trace_with("test", "test-1", SimpleSpanProcessor(exporter), {})
+    try:
+        await stage.run(room, call(tell("a"), mark(first, second)), text("NO_MESSAGE"))
+    finally:
+        end_tracing()
+    (cycle,) = [span for span in exporter.get_finished_spans() if span.name == "invoke_agent room"]
+    assert cycle.parent is not None and trace.format_span_id(cycle.parent.span_id) == "1" * 16
+    assert [trace.format_span_id(link.context.span_id) for link in cycle.links] == [digit * 16 for digit in "234"]
+    (tool,) = [span for span in exporter.get_finished_spans() if span.name == "execute_tool send_message_to_human"]
+    (message,) = await stage.world.messages(room)
+    assert tool.context is not None and message["traceparent"] == (
+        f"00-{'1' * 32}-{trace.format_span_id(tool.context.span_id)}-01"
+    )
 
 
 async def test_the_final_text_is_the_message_when_none_was_sent(stage: Stage) -> None:

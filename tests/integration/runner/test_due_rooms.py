@@ -71,15 +71,26 @@ async def test_it_reads_the_partial_indexes_and_no_table_as_a_whole(database: Da
         "insert into instances (id, slug, name) select gen_random_uuid(), 'r' || n, 'x' from generate_series(1, 5000) n"
     )
     await rooms_only.query("insert into instance_room (instance_id) select id from instances on conflict do nothing")
+    await rooms_only.query(
+        "insert into event_backlog (id, instance_id, source_id, event_definition_id, delivery_id, raw_body, verified,"
+        " received_at, next_attempt_at)"
+        " select gen_random_uuid(), id, %s, %s, gen_random_uuid(), '', true, now(), now() + interval '1 day'"
+        " from instances where id <> %s",
+        room.source_id,
+        room.definition_id,
+        room.instance_id,
+    )
     await rooms_only.query("analyze")
     async with database.transaction() as conn:
         assert await rooms.due_page(conn, None, 100) == [room.instance_id]
         cursor = await conn.execute(
             "select coalesce(pg_stat_get_xact_numscans('instance_room'::regclass), 0) as sequential,"
-            " coalesce(pg_stat_get_xact_tuples_returned('instance_room'::regclass), 0) as rows"
+            " coalesce(pg_stat_get_xact_tuples_returned('instance_room'::regclass), 0) as rows,"
+            " coalesce(pg_stat_get_xact_tuples_fetched('instance_room'::regclass), 0) as looked_up"
         )
         row = await cursor.fetchone()
     assert row is not None and row["rows"] < 100
+    assert row["looked_up"] < 100  # nor a step for each room whose event's time has not come
 
 
 async def test_the_next_room_to_wake_up_is_known(database: Database, rooms_only: Running) -> None:
@@ -87,13 +98,15 @@ async def test_the_next_room_to_wake_up_is_known(database: Database, rooms_only:
         async with database.transaction() as conn:
             return await rooms.seconds_to_wake(conn)
 
-    awake, later, sooner, parked, leased = [await rooms_only.room() for _ in range(5)]
+    awake, later, sooner, parked, leased, off, backing_off = [await rooms_only.room() for _ in range(7)]
     await rooms_only.wake(awake)
     assert await wait() is None
     for room, change in (
         (later, "wake_at = now() + interval '300 seconds'"),
         (parked, "wake_at = now() + interval '10 seconds', parked_reason = 'x'"),
         (leased, "wake_at = now() + interval '10 seconds', lease_owner = 'w', lease_until = now()"),
+        (off, "wake_at = now() + interval '10 seconds', enabled = false"),
+        (backing_off, "wake_at = now() + interval '10 seconds', next_try_at = now() + interval '1 hour'"),
     ):
         await rooms_only.query(f"update instance_room set {change} where instance_id = %s", room.instance_id)
     first = await wait()

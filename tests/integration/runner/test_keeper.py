@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from datetime import datetime
 
 import pytest
 from pydantic import SecretStr
 
+from room_common.errors import DependencyUnavailable
 from room_common.postgres import leases
 from room_common.postgres.database import Database
-from room_common.postgres.leases import Lease
+from room_common.postgres.lease_connection import LeaseConnection
+from room_common.postgres.leases import Lease, Renewal
 from room_common.postgres.settings import DatabaseSettings
 from room_runner.keeper import LeaseKeeper, Loss
 from room_testing.running import Running
@@ -78,5 +81,37 @@ async def test_only_what_could_not_be_renewed_is_looked_at_again_before_its_time
         while await ends(locked) == before[locked]:
             await asyncio.sleep(0.05)
         assert await ends(free) == renewed
+    finally:
+        await keeper.stop()
+
+
+async def test_a_database_that_was_away_and_a_lease_that_was_taken_are_noticed_before_the_next_turn(
+    database: Database, rooms_only: Running, database_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = await rooms_only.room()
+    await rooms_only.wake(room)
+    async with database.transaction() as conn:
+        lease = await leases.claim(conn, "worker", 30.0)
+    assert lease is not None
+    await rooms_only.query("update instance_room set lease_epoch = lease_epoch + 1")
+    renew, tries = LeaseConnection.renew, 0
+
+    def away_at_first(self: LeaseConnection, owner: str, held: Sequence[Lease], seconds: float) -> Renewal:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise DependencyUnavailable("postgresql", "timeout")
+        return renew(self, owner, held, seconds)
+
+    monkeypatch.setattr(LeaseConnection, "renew", away_at_first)
+    settings = DatabaseSettings(dsn=SecretStr(database_dsn))
+    keeper = LeaseKeeper(settings, "worker", lease_seconds=900.0, renew_seconds=300.0, fence_seconds=600.0)
+    lost: list[Loss] = []
+    keeper.hold(lease, time.monotonic(), lost.append)
+    await keeper.start()
+    try:
+        while not lost:
+            await asyncio.sleep(0.05)
+        assert (lost, tries) == (["taken"], 3)
     finally:
         await keeper.stop()

@@ -251,6 +251,17 @@ async def test_waking(database: Database, rooms_only: Running) -> None:
     assert (await rooms_only.state(gathering))["wake_at"] <= datetime.now(UTC) + timedelta(seconds=5)
 
 
+async def test_a_claim_tells_once_what_woke_the_room(database: Database, rooms_only: Running) -> None:
+    room = await rooms_only.room()
+    async with database.transaction() as conn:
+        await rooms.wake(conn, [room.instance_id], woken_by="00-tick")
+    first = await claim(database)
+    assert first is not None and first.woken_by == "00-tick"
+    async with lease_transaction(database, first) as leased:
+        await leases.release(leased)
+    assert (await claimed(database, rooms_only, room)).woken_by is None
+
+
 async def test_fencing_all_takes_every_room_and_its_cycle_is_resumed(database: Database, rooms_only: Running) -> None:
     held, free = await rooms_only.room(), await rooms_only.room()
     stale = await claimed(database, rooms_only, held)

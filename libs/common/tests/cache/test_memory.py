@@ -164,6 +164,7 @@ async def test_redis_may_die_and_come_back(server: Server, make: Make, registry:
         assert await memory.get(KEY) is None
         await memory.put(KEY, "yes")
     assert memory.ready() is None
+    assert registry.get_sample_value("room_dependency_up", {"dependency": "redis"}) == 0
     server.start()
     await server.until_up()
     async with asyncio.timeout(20):
@@ -171,6 +172,7 @@ async def test_redis_may_die_and_come_back(server: Server, make: Make, registry:
             await memory.put(KEY, "yes")
             await asyncio.sleep(0.02)
     assert registry.get_sample_value("room_verdict_memory_lookups_total", {"result": "hit"}) == 1
+    assert registry.get_sample_value("room_dependency_up", {"dependency": "redis"}) == 1
 
 
 @pytest.mark.integration

@@ -241,6 +241,19 @@ EVENT_FAULTS = [
 ]
 
 
+async def test_the_provider_counts_as_up_from_its_next_answer(
+    provider: Provider, make: Make, registry: CollectorRegistry
+) -> None:
+    llm = make()
+    for reply, up in ((text(401, "who?"), 0), (completion_body(), 1), (text(401, "who?"), 0), (text(413, "long"), 1)):
+        provider.script(reply)
+        try:
+            await llm.complete(request())
+        except (DependencyUnavailable, EventRejected):
+            pass
+        assert sample(registry, "room_dependency_up", dependency="llm") == up
+
+
 @pytest.mark.parametrize(("reply", "kind"), EVENT_FAULTS)
 async def test_the_events_own_fault_is_not_tried_again(
     provider: Provider, make: Make, registry: CollectorRegistry, reply: Reply, kind: str

@@ -18,6 +18,7 @@ from room_common.llm.port import ChatRequest, Completion
 from room_common.llm.spans import chat_span, tell
 from room_common.telemetry.tracing import (
     HEADER,
+    MAX_LINKS,
     annotate,
     context_of,
     event,
@@ -75,6 +76,12 @@ def test_a_span_continues_what_a_row_remembers_and_links_the_rest(exported: InMe
     assert parent_of(found) == "1b" * 8
     assert [trace.format_span_id(link.context.span_id) for link in found.links] == ["2b" * 8]
     assert remembered is not None and remembered.startswith("00-" + "1a" * 16)
+
+
+def test_a_batch_links_so_many_and_no_more(exported: InMemorySpanExporter) -> None:
+    with span("x", links=[f"00-{'1a' * 16}-{number:016x}-01" for number in range(1, MAX_LINKS + 3)]):
+        pass
+    assert [link.context.span_id for link in only(exported).links] == list(range(1, MAX_LINKS + 1))
 
 
 @pytest.mark.parametrize(
