@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any, Final, Literal
 from uuid import UUID
 
@@ -241,9 +240,9 @@ async def room(conn: Connection, instance: UUID) -> Row | None:
 
 
 async def sources(
-    conn: Connection, instance: UUID, *, after: Key | None = None, limit: int | None = None
+    conn: Connection, instance: UUID, *, after: Key | None = None, limit: int | None = None, only: UUID | None = None
 ) -> Sequence[Row]:
-    """An instance's living sources by name, with what came in during the last day. No URL, no secret."""
+    """An instance's living sources by name, with when the last delivery came in. No URL, no secret."""
     cursor = await conn.execute(
         """
         select s.id, s.name, s.source_type as type, s.enabled, s.config is not null as signed, s.created_at,
@@ -252,16 +251,16 @@ async def sources(
                (select max(d.received_at) from webhook_deliveries d where d.source_id = s.id) as last_received_at
         from event_sources s
         where s.instance_id = %(instance)s and s.deleted_at is null
-          and (%(name)s::text is null or s.name > %(name)s)
+          and (%(name)s::text is null or s.name > %(name)s) and (%(only)s::uuid is null or s.id = %(only)s)
         order by s.name limit %(limit)s
         """,
-        {"instance": instance, "name": after[0] if after else None, "limit": limit},
+        {"instance": instance, "name": after[0] if after else None, "limit": limit, "only": only},
     )
     return await cursor.fetchall()
 
 
 async def definitions(
-    conn: Connection, instance: UUID, *, after: Key | None = None, limit: int | None = None
+    conn: Connection, instance: UUID, *, after: Key | None = None, limit: int | None = None, only: UUID | None = None
 ) -> Sequence[Row]:
     """An instance's living definitions by source, in the order they are asked."""
     source_name, priority, row_id = after or (None, None, None)
@@ -273,9 +272,17 @@ async def definitions(
         where s.instance_id = %(instance)s and s.deleted_at is null and d.deleted_at is null
           and (%(source)s::text is null
                or (s.name, d.priority, d.id) > (%(source)s, %(priority)s::integer, %(id)s::uuid))
+          and (%(only)s::uuid is null or d.id = %(only)s)
         order by s.name, d.priority, d.id limit %(limit)s
         """,
-        {"instance": instance, "source": source_name, "priority": priority, "id": row_id, "limit": limit},
+        {
+            "instance": instance,
+            "source": source_name,
+            "priority": priority,
+            "id": row_id,
+            "limit": limit,
+            "only": only,
+        },
     )
     return await cursor.fetchall()
 
@@ -307,7 +314,7 @@ async def source(conn: Connection, source_id: UUID) -> Row | None:
     owner = await cursor.fetchone()
     if owner is None:
         return None
-    found = [row for row in await sources(conn, owner["instance_id"]) if row["id"] == source_id]
+    found = await sources(conn, owner["instance_id"], only=source_id)
     return owner | found[0] if found else None
 
 
@@ -325,7 +332,7 @@ async def definition(conn: Connection, definition_id: UUID) -> Row | None:
     owner = await cursor.fetchone()
     if owner is None:
         return None
-    found = [row for row in await definitions(conn, owner["instance_id"]) if row["id"] == definition_id]
+    found = await definitions(conn, owner["instance_id"], only=definition_id)
     return owner | found[0] if found else None
 
 
@@ -368,59 +375,3 @@ async def transcript(
         {"cycle": cycle_id, "after": after, "limit": limit},
     )
     return await cursor.fetchall()
-
-
-async def stats(conn: Connection, instance: UUID | None, since: datetime | None) -> Row:
-    """Counts since a time: deliveries by outcome with their calls and tokens, messages and events by status, cycles.
-
-    None is a day ago.
-    """
-    if since is None:
-        clock = await conn.execute("select now() - interval '1 day' as since")
-        row = await clock.fetchone()
-        since = None if row is None else row["since"]
-    scope = {"instance": instance, "since": since}
-    outcomes = await conn.execute(
-        """
-        select outcome, count(*) as items, sum(llm_calls)::bigint as llm_calls, sum(tokens)::bigint as tokens
-        from webhook_deliveries
-        where received_at >= %(since)s and (%(instance)s::uuid is null or instance_id = %(instance)s)
-        group by outcome order by outcome
-        """,
-        scope,
-    )
-    result: Row = {"since": since, "outcomes": {row.pop("outcome"): row for row in await outcomes.fetchall()}}
-    for name, statement in _STATS.items():
-        cursor = await conn.execute(statement, scope)
-        result[name] = {row["status"]: row["n"] for row in await cursor.fetchall()}
-    tokens = await conn.execute(
-        """
-        select tier, sum(tokens)::bigint as tokens from token_usage
-        where day >= (%(since)s::timestamptz at time zone 'UTC')::date
-          and (%(instance)s::uuid is null or instance_id = %(instance)s)
-        group by tier
-        """,
-        scope,
-    )
-    result["tokens"] = {row["tier"]: row["tokens"] for row in await tokens.fetchall()}
-    return result
-
-
-_STATS: Final = {
-    "events": """
-        select status, count(*) as n from event_backlog
-        where matched_at >= %(since)s and (%(instance)s::uuid is null or instance_id = %(instance)s) group by status
-    """,
-    "messages": """
-        select status, count(*) as n from outbound_messages
-        where created_at >= %(since)s and (%(instance)s::uuid is null or instance_id = %(instance)s) group by status
-    """,
-    "cycles": """
-        select status, count(*) as n from room_cycles
-        where started_at >= %(since)s and (%(instance)s::uuid is null or instance_id = %(instance)s) group by status
-    """,
-    "replies": """
-        select status, count(*) as n from room_inbox
-        where received_at >= %(since)s and (%(instance)s::uuid is null or instance_id = %(instance)s) group by status
-    """,
-}

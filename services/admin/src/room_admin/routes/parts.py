@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -20,7 +21,9 @@ from room_admin.routes.parameters import room_of
 from room_common.contracts.room_document import DefinitionDocument, Name
 from room_common.contracts.source_config import DEDUP_SECONDS_LIMIT, MAX_SECRETS, SourceType, Verify
 from room_common.postgres import listings
-from room_common.postgres.database import Database
+from room_common.postgres.access import Caller
+from room_common.postgres.changes import Kind
+from room_common.postgres.database import Connection, Database
 
 router = APIRouter(tags=["changes"])
 
@@ -84,19 +87,13 @@ class ChangeDefinition(_Body):
 @router.get("/sources/{source_id}")
 async def show_source(database: DatabaseOf, _: Viewer, source_id: UUID, response: Response) -> dict[str, Any]:
     """One source, without its URL and secrets. Its ETag is the version of the room's configuration."""
-    row = await _found(database, "source", source_id)
-    async with database.transaction() as conn:
-        await preconditions.tag(conn, row["instance_id"], response)
-    return row
+    return await _shown(database, "source", source_id, response)
 
 
 @router.get("/definitions/{definition_id}")
 async def show_definition(database: DatabaseOf, _: Viewer, definition_id: UUID, response: Response) -> dict[str, Any]:
     """One definition. Its ETag is the version of the room's configuration."""
-    row = await _found(database, "definition", definition_id)
-    async with database.transaction() as conn:
-        await preconditions.tag(conn, row["instance_id"], response)
-    return row
+    return await _shown(database, "definition", definition_id, response)
 
 
 @router.post("/instances/{slug}/sources", status_code=201)
@@ -212,11 +209,11 @@ async def change_definition(
 async def _changed(
     request: Request,
     database: Database,
-    caller: Any,
-    kind: Any,
-    row: dict[str, Any],
+    caller: Caller,
+    kind: Kind,
+    row: listings.Row,
     sent: dict[str, Any],
-    change: Any,
+    change: Callable[[Draft], Edited],
     if_match: str | None,
 ) -> SwitchAnswer:
     if not sent:
@@ -226,20 +223,34 @@ async def _changed(
     return SwitchAnswer(name=row["name"], enabled=after["enabled"], changed=answer.changed)
 
 
-async def _found(database: Database, kind: str, row_id: UUID) -> dict[str, Any]:
+async def _shown(database: Database, kind: Kind, row_id: UUID, response: Response) -> listings.Row:
     async with database.transaction() as conn:
-        find = listings.source if kind == "source" else listings.definition
-        row = await find(conn, row_id)
+        row = await _read(conn, kind, row_id)
+        await preconditions.tag(conn, row["instance_id"], response)
+        return row
+
+
+async def _found(database: Database, kind: Kind, row_id: UUID) -> listings.Row:
+    async with database.transaction() as conn:
+        return await _read(conn, kind, row_id)
+
+
+async def _read(conn: Connection, kind: Kind, row_id: UUID) -> listings.Row:
+    row = await (listings.source if kind == "source" else listings.definition)(conn, row_id)
     if row is None:
-        raise Problem(404, f"there is no such {kind}; it may have been deleted")
+        raise _gone(kind)
     return row
 
 
-def _named(parts: list[Draft], name: str, kind: str) -> tuple[int, Draft]:
+def _gone(kind: Kind) -> Problem:
+    return Problem(404, f"there is no such {kind}; it may have been deleted")
+
+
+def _named(parts: list[Draft], name: str, kind: Kind) -> tuple[int, Draft]:
     for place, part in enumerate(parts):
         if part["name"] == name:
             return place, part
-    raise Problem(404, f"there is no such {kind}; it may have been deleted")
+    raise _gone(kind)
 
 
 def _refuse_taken(parts: list[Draft], name: str, kind: str, owner: str) -> None:

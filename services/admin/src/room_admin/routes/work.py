@@ -29,7 +29,7 @@ from room_admin.routes.parameters import (
 )
 from room_admin.spending import spends
 from room_common.domain.decoding import decode_payload
-from room_common.postgres import access, listings, retries, sending, service_state
+from room_common.postgres import access, listings, retries, sending, service_state, statistics
 from room_common.postgres.access import Caller
 from room_common.postgres.database import Connection, Database
 from room_common.postgres.listings import ListName
@@ -175,7 +175,7 @@ async def show_stats(database: DatabaseOf, _: Viewer, room: Slug | None = None, 
     """Counts since a time, the last 24 hours by default."""
     async with database.transaction() as conn:
         instance = None if room is None else await room_of(conn, room)
-        return await listings.stats(conn, instance, since)
+        return await statistics.stats(conn, instance, since)
 
 
 @router.get("/services")
