@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.datastructures import Headers
 
 from room_admin.problems import Problem
 from room_common.domain.tokens import token_digest
@@ -52,12 +53,17 @@ Viewer = Annotated[Caller, Depends(viewer)]
 Operator = Annotated[Caller, Depends(operator)]
 
 
+def digest_of(headers: Headers) -> bytes:
+    """The digest of the token that a request brings, whether it is valid or not."""
+    return token_digest(headers.get("authorization", "").partition(" ")[2].strip())
+
+
 def still_valid(request: Request, database: Database) -> Callable[[], Awaitable[bool]]:
     """Asks whether the token of a request that was let in is still valid: a stream outlives its first look."""
-    token = request.headers.get("authorization", "").partition(" ")[2].strip()
+    token = digest_of(request.headers)
 
     async def holds() -> bool:
         async with database.transaction() as conn:
-            return await access.find_caller(conn, token_digest(token)) is not None
+            return await access.find_caller(conn, token) is not None
 
     return holds

@@ -40,6 +40,15 @@ from room_common.telemetry.metrics import room_version
 _ERRORS = (400, 401, 403, 404, 405, 409, 410, 412, 413, 422, 428, 429, 503)
 
 
+class _Api(FastAPI):
+    """Describes what middleware takes, too."""
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            idempotency.declare(super().openapi())
+        return super().openapi()
+
+
 def build(
     database: Database | None = None,
     applier: Applier | None = None,
@@ -51,7 +60,7 @@ def build(
     keyring: Keyring | None = None,
 ) -> FastAPI:
     """The API. Without adapters it can only describe itself: the committed OpenAPI document is made that way."""
-    app = FastAPI(
+    app = _Api(
         title="Room",
         version=room_version(),
         summary="Operate the rooms of this installation.",
@@ -79,16 +88,4 @@ def build(
     for routes in (*about_rooms, deliveries, overflow, work, answers, feed, callers):
         app.include_router(routes.router, prefix="/api/v1")
     panel.mount(app)
-    _describe(app)
     return app
-
-
-def _describe(app: FastAPI) -> None:
-    made = app.openapi
-
-    def described() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            idempotency.declare(made())
-        return made()
-
-    app.openapi = described  # type: ignore[method-assign]

@@ -11,10 +11,10 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from room_admin.access import digest_of
 from room_admin.limits import MAX_BODY
 from room_admin.problems import respond
 from room_common.crypto import Keyring, UnknownKey
-from room_common.domain.tokens import token_digest
 from room_common.errors import DependencyUnavailable, Refused
 from room_common.postgres import access, answered
 from room_common.postgres.database import Database
@@ -67,7 +67,7 @@ class Idempotency:
         self, database: Database, keyring: Keyring, key: str, body: bytes, scope: Scope, send: Send
     ) -> None:
         receive = _replaying(body)
-        token = token_digest(Headers(scope=scope).get("authorization", "").partition(" ")[2].strip())
+        token = digest_of(Headers(scope=scope))
         digest = sha256(token + key.encode()).digest()
         request = sha256(
             b"\n".join((scope["method"].encode(), scope["raw_path"], scope["query_string"], body))
