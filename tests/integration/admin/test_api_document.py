@@ -41,9 +41,9 @@ async def test_the_examples_do_what_they_say(own_admin: Administering) -> None:
 
 
 def test_figures_are_those_of_the_code() -> None:
-    for kind, row in (("read", "payloads"), ("replay", "`POST /deliveries"), ("write", "answers to an agent")):
-        burst, seconds = spending.LIMITS[kind]  # type: ignore[index]
-        assert re.search(rf"\| {re.escape(row)}[^|]*\| {burst} \| {seconds:g} s \|", DOCUMENT), kind
+    rows = {"read": "payloads", "replay": "`POST /deliveries", "write": "answers to an agent"}
+    for kind, (burst, seconds) in spending.LIMITS.items():
+        assert re.search(rf"\| {re.escape(rows[kind])}[^|]*\| {burst} \| {seconds:g} s \|", DOCUMENT), kind
     assert f"| {definitions.BURST}, and {definitions.AT_ONCE} running" in DOCUMENT
     assert f"{feed.STREAMS} streams may be open on one process and {feed.STREAMS_OF_ONE} by one caller" in DOCUMENT
     assert f"for {answered.HOURS} hours" in DOCUMENT

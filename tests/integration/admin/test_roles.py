@@ -135,14 +135,8 @@ IDS_OF: dict[str, UUID] = {}
 
 async def _ask(admin: Administering, route: Route, room: ListedRoom, role: str | None) -> Any:
     ids = {
-        "slug": room.slug,
+        **room.in_paths(),
         "name": "crm",
-        "source_id": room.source_id,
-        "definition_id": room.definition_id,
-        "channel_id": room.channel_id,
-        "delivery_id": room.delivery_id,
-        "event_id": room.event_id,
-        "cycle_id": room.cycle_id,
         "message_id": room.cycle_id,
         "token_id": "0" * 16,
         **IDS_OF,

@@ -8,7 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from uuid import UUID
@@ -80,6 +80,10 @@ class ListedRoom:
     cycle_id: UUID
     event_id: UUID
     delivery_id: UUID
+
+    def in_paths(self) -> dict[str, object]:
+        """What stands for its parts in the paths of the API, by the parameters' names."""
+        return {name: value for name, value in asdict(self).items() if name != "instance_id"}
 
 
 class Administering:

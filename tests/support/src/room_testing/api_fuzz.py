@@ -39,16 +39,7 @@ _UNLIMITED: Final = Allowance(1_000_000_000, 1e-9)
 
 def parameters(room: ListedRoom) -> str:
     """A configuration of Schemathesis that puts the ids of a room into paths."""
-    ids = {
-        "slug": room.slug,
-        "source_id": room.source_id,
-        "definition_id": room.definition_id,
-        "channel_id": room.channel_id,
-        "delivery_id": room.delivery_id,
-        "event_id": room.event_id,
-        "cycle_id": room.cycle_id,
-    }
-    return "[parameters]\n" + "".join(f'"path.{name}" = "{value}"\n' for name, value in ids.items())
+    return "[parameters]\n" + "".join(f'"path.{name}" = "{value}"\n' for name, value in room.in_paths().items())
 
 
 def lift_limits(world: Administering) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from room_common.contracts.channel_config import CHANNEL_SECRETS
+from room_common.contracts.channel_config import CHANNEL_SECRETS, ChannelType
 from room_common.contracts.room_document import RoomDocument
 from room_common.contracts.source_config import SOURCE_TYPES
 
@@ -20,7 +20,7 @@ _PROSE = st.lists(_TRICKY | _WORDS | st.just(""), max_size=4).map("\n".join) | s
     st.characters(codec="utf-8", exclude_characters="\0"), max_size=40
 )
 _REFERENCES = st.sampled_from([{"env": "A_SECRET"}, {"env": "ANOTHER"}, {"file": "a file.txt"}])
-_TARGETS = {
+_TARGETS: dict[ChannelType, str] = {
     "local": "you",
     "slack": "C0123456789",
     "telegram": "123456",
@@ -77,7 +77,7 @@ def _channels(draw: st.DrawFn) -> dict[str, Any]:
         "delivery": draw(st.sampled_from(["at_least_once", "at_most_once"])),
         "sender": "+14155238887" if kind == "whatsapp" else None,
         "allow": draw(st.sampled_from([(), ("someone",)])) if kind != "webhook" else (),
-        "secrets": {name: {"env": name.upper()} for name in CHANNEL_SECRETS[kind]},  # type: ignore[index]
+        "secrets": {name: {"env": name.upper()} for name in CHANNEL_SECRETS[kind]},
     }
 
 

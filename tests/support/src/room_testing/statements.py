@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import psycopg
 
@@ -35,11 +36,8 @@ def recorded() -> Iterator[list[Statement]]:
         kept.append(Statement(query, params))
         return await execute(self, query, params, **options)
 
-    psycopg.AsyncConnection.execute = noted  # type: ignore[method-assign]
-    try:
+    with patch.object(psycopg.AsyncConnection, "execute", noted):
         yield kept
-    finally:
-        psycopg.AsyncConnection.execute = execute  # type: ignore[method-assign]
 
 
 def scanned(plan: dict[str, Any]) -> Iterator[str]:
