@@ -7,6 +7,11 @@ from typing import Any
 
 import pytest
 
+from room_admin import spending
+from room_admin.allowance import Allowance
+from room_common.errors import DependencyUnavailable
+from room_common.identity import new_id
+from room_common.postgres import answered
 from room_testing.administering import TOKENS, Administering, room_document
 
 pytestmark = pytest.mark.integration
@@ -119,6 +124,28 @@ async def test_what_the_room_does_itself_is_no_other_version(admin: Administerin
     assert (await send(admin, "GET", "/instances/working", 200)).headers["etag"] == seen
 
 
+async def test_what_somebody_changes_is_another_version(admin: Administering) -> None:
+    room = await admin.listed("versions")
+    await send(admin, "PUT", "/instances/versions/tools/crm", 200, {"type": "python"}, If_Match="*")
+    seen: list[str] = []
+
+    async def look() -> None:
+        seen.append((await send(admin, "GET", "/instances/versions", 200)).headers["etag"])
+        assert seen.count(seen[-1]) == 1
+
+    await look()
+    definition, source = f"/definitions/{room.definition_id}", f"/sources/{room.source_id}"
+    for path in (definition, source, "/instances/versions"):
+        await send(admin, "PATCH", path, 200, {"enabled": False})
+        await look()
+    for path in (definition, source):
+        await send(admin, "DELETE", path, 200)
+        await look()
+    for table in ("instance_channels", "instance_tools"):
+        await admin.query(f"update {table} set updated_at = now() where instance_id = %s", room.instance_id)
+        await look()
+
+
 async def test_two_who_add_at_once_both_do(admin: Administering) -> None:
     await admin.apply(room_document("both"))
     bodies = [{"name": name, "type": "generic"} for name in ("one", "two")]
@@ -154,6 +181,18 @@ async def test_a_request_under_way_is_not_done_twice_and_one_that_died_may_be(ad
     assert "has a source" in (await send(admin, "POST", path, 409, body, Idempotency_Key="k3")).json()["detail"]
 
 
+async def test_nobody_has_an_answer_that_they_would_not_get_again(
+    admin: Administering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: object) -> None:
+        raise DependencyUnavailable("postgresql")
+
+    monkeypatch.setattr(answered, "keep", away)
+    await admin.apply(room_document("unkept"))
+    body = {"name": "new", "type": "generic"}
+    await send(admin, "POST", "/instances/unkept/sources", 503, body, Idempotency_Key="k5")
+
+
 async def test_keys_are_each_callers_own(admin: Administering) -> None:
     await admin.apply(room_document("own"))
     made = (await send(admin, "POST", "/tokens", 201, {"name": "second", "role": "operator"})).json()
@@ -162,7 +201,10 @@ async def test_keys_are_each_callers_own(admin: Administering) -> None:
     await send(admin, "POST", "/instances/own/sources", 201, body, Idempotency_Key="k4")
     theirs = await admin.call("POST", "/instances/own/sources", "second", json=body, headers={"Idempotency-Key": "k4"})
     assert "has a source of this name" in theirs.json()["detail"]
+    again = {"json": body | {"name": "theirs"}, "headers": {"Idempotency-Key": "k4"}}
+    assert (await admin.call("POST", "/instances/own/sources", "second", **again)).status_code == 201
     await send(admin, "DELETE", f"/tokens/{made['id']}", 200)
+    assert (await admin.call("POST", "/instances/own/sources", "second", **again)).status_code == 401
     assert (await admin.call("GET", "/me", "second")).status_code == 401
     del TOKENS["second"]
 
@@ -181,6 +223,26 @@ async def test_expensive_calls_are_counted(admin: Administering) -> None:
     refused = [answer for answer in answers if answer.status_code == 429]
     assert 0 < len(refused) <= 10
     assert int(refused[0].headers["retry-after"]) >= 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "method", "path", "body"),
+    [
+        ("read", "GET", "/backlog/{id}/payload", None),
+        ("read", "GET", "/cycles/{id}/messages", None),
+        ("read", "GET", "/deliveries/{id}/life", None),
+        ("read", "GET", "/deliveries/{id}/payload", None),
+        ("replay", "POST", "/deliveries/{id}/replay", {}),
+        ("write", "POST", "/instances/desk/answer", {"text": "yes"}),
+        ("write", "POST", "/instances/desk/channel/test", {}),
+    ],
+)
+async def test_whoever_has_used_up_an_allowance_waits(
+    admin: Administering, monkeypatch: pytest.MonkeyPatch, kind: spending.Kind, method: str, path: str, body: Any
+) -> None:
+    monkeypatch.setitem(admin.app.state.allowances, kind, Allowance(0, 1.0))
+    refused = await send(admin, method, path.format(id=new_id()), 429, body)
+    assert refused.headers["retry-after"] == "1"
 
 
 async def test_every_small_list_has_pages(admin: Administering) -> None:

@@ -9,12 +9,14 @@ from uuid import UUID
 
 import orjson
 import pytest
+from fastapi import Request
 
 from room_admin import feed as feeds
+from room_admin.access import still_valid
 from room_admin.feed import Stream
 from room_admin.problems import Problem
 from room_common.identity import new_id
-from room_testing.administering import Administering, room_document
+from room_testing.administering import TOKENS, Administering, room_document
 
 pytestmark = pytest.mark.integration
 
@@ -52,13 +54,14 @@ async def listen(admin: Administering, **options: Any) -> Events:
     return Events(await admin.feed.listen("a", **given))
 
 
-async def act(admin: Administering, slug: str, content: str) -> UUID:
+async def act(admin: Administering, slug: str, content: str, seconds_ago: float = 0) -> UUID:
     row_id = new_id()
     await admin.query(
-        "insert into room_activity_log (id, instance_id, log_date, kind, content)"
-        " select %s, id, current_date, 'error', %s from instances where slug = %s",
+        "insert into room_activity_log (id, instance_id, log_date, kind, content, occurred_at)"
+        " select %s, id, current_date, 'error', %s, now() - make_interval(secs => %s) from instances where slug = %s",
         row_id,
         content,
+        seconds_ago,
         slug,
     )
     return row_id
@@ -92,6 +95,34 @@ async def test_a_client_that_comes_back_gets_what_it_missed(own_admin: Administe
     async with aclosing(again.stream):
         assert (await again.until("activity", content="missed"))["id"] == str(missed)
         await again.until("ready")
+
+
+async def test_what_is_committed_late_is_told_and_told_once(own_admin: Administering) -> None:
+    await own_admin.apply(room_document("desk"))
+    events = await listen(own_admin)
+    async with aclosing(events.stream):
+        await events.until("ready")
+        await act(own_admin, "desk", "late", seconds_ago=5)
+        assert (await events.until("activity"))["content"] == "late"
+        await act(own_admin, "desk", "then")
+        assert (await events.until("activity"))["content"] == "then"
+
+
+async def test_where_there_was_too_much_a_gap_is_told(
+    own_admin: Administering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeds, "ROWS", 1)
+    await own_admin.apply(room_document("desk"))
+    events = await listen(own_admin)
+    async with aclosing(events.stream):
+        await events.until("ready")
+        place = events.last_id
+        for number in range(2):
+            await act(own_admin, "desk", str(number))
+        await events.until("gap", of="activity")
+    again = await listen(own_admin, last_event_id=place)
+    async with aclosing(again.stream):
+        await again.until("gap", of="activity")
 
 
 async def test_cycles_are_told_while_they_run_and_once_more_at_their_end(own_admin: Administering) -> None:
@@ -155,8 +186,9 @@ async def test_a_stream_ends_with_its_token(own_admin: Administering, monkeypatc
         await events.next()
 
 
-async def test_the_streams_of_one_caller_are_counted(own_admin: Administering, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feeds, "STREAMS_OF_ONE", 1)
+@pytest.mark.parametrize("limit", ["STREAMS_OF_ONE", "STREAMS"])
+async def test_streams_are_counted(own_admin: Administering, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    monkeypatch.setattr(feeds, limit, 1)
     events = await listen(own_admin)
     await events.until("ready")
     with pytest.raises(Problem) as refused:
@@ -174,7 +206,18 @@ async def test_an_id_that_no_event_had_is_refused(own_admin: Administering, plac
         assert (answer.status_code, answer.headers["content-type"]) == (400, "application/problem+json")
 
 
-async def test_over_http_a_stream_has_its_headers_and_ends_with_the_feed(own_admin: Administering) -> None:
+async def test_a_token_that_is_revoked_holds_no_more(own_admin: Administering) -> None:
+    headers = [(b"authorization", b"Bearer " + TOKENS["viewer"].encode())]
+    holds = still_valid(Request({"type": "http", "headers": headers}), own_admin.database)
+    assert await holds()
+    await own_admin.query("update api_tokens set revoked_at = now() where role = 'viewer'")
+    assert not await holds()
+
+
+async def test_over_http_a_stream_has_its_headers_and_ends_with_the_feed(
+    own_admin: Administering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeds, "STREAMS", 1)
     await own_admin.apply(room_document("desk"))
 
     async def stop() -> None:
@@ -188,3 +231,4 @@ async def test_over_http_a_stream_has_its_headers_and_ends_with_the_feed(own_adm
     assert answer.headers["content-type"].startswith("text/event-stream")
     assert answer.headers["cache-control"] == "no-store"
     assert b"event: ready\n" in answer.content
+    assert (await own_admin.call("GET", "/feed", "viewer")).status_code == 200  # its place is free again
