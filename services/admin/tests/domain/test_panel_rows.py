@@ -102,7 +102,7 @@ def test_every_outcome_has_a_meaning() -> None:
 @given(
     st.lists(
         st.fixed_dictionaries(
-            {"hours_ago": st.integers(-1, 30), "outcome": st.sampled_from(OUTCOMES), "items": st.integers(1, 10**6)}
+            {"slot": st.integers(-1, 30), "outcome": st.sampled_from(OUTCOMES), "items": st.integers(1, 10**6)}
         )
     )
 )

@@ -21,7 +21,7 @@ async def volume(conn: Connection, instance: UUID | None, *, slots: int, slot_se
     cursor = await conn.execute(
         """
         select floor(extract(epoch from now() - received_at) / %(seconds)s)::integer as slot, outcome,
-               count(*) as items, sum(tokens)::bigint as tokens
+               count(*) as items
         from webhook_deliveries
         where received_at > now() - make_interval(secs => %(seconds)s::integer * %(slots)s::integer)
           and received_at <= now()

@@ -1,4 +1,4 @@
-"""What the panel shows beside the lists: rooms at one glance, a day's volume, a room's days, a delivery's payloads."""
+"""What the panel shows beside the lists: rooms at one glance, a day's sums, a room's days, a delivery's payloads."""
 
 from __future__ import annotations
 
@@ -42,24 +42,6 @@ async def rooms(conn: Connection) -> Sequence[Row]:
             where c.instance_id = i.id order by c.started_at desc, c.id desc limit 1) c on true
         where i.deleted_at is null order by i.slug
         """
-    )
-    return await cursor.fetchall()
-
-
-async def volume(conn: Connection, instance: UUID | None) -> Sequence[Row]:
-    """Deliveries of the last 24 hours by hour and outcome, of one instance or of all. Hours without any are left out.
-
-    ``hours_ago`` is 0 for the hour that ends now.
-    """
-    cursor = await conn.execute(
-        """
-        select floor(extract(epoch from now() - received_at) / 3600)::integer as hours_ago, outcome, count(*) as items
-        from webhook_deliveries
-        where received_at > now() - interval '24 hours' and received_at <= now()
-          and (%(instance)s::uuid is null or instance_id = %(instance)s)
-        group by 1, 2
-        """,
-        {"instance": instance},
     )
     return await cursor.fetchall()
 

@@ -35,12 +35,12 @@ class Volume:
 
 
 def hours(rows: Iterable[Mapping[str, Any]]) -> Volume:
-    """From rows of hours_ago, outcome and items. ``trouble`` counts outcomes that want a person."""
+    """From rows of slot (0: the last hour), outcome and items. ``trouble`` counts outcomes that want a person."""
     items: Counter[int] = Counter()
     matched: Counter[int] = Counter()
     outcomes: Counter[str] = Counter()
     for row in rows:
-        hour = min(max(row["hours_ago"], 0), HOURS - 1)
+        hour = min(max(row["slot"], 0), HOURS - 1)
         items[hour] += row["items"]
         outcomes[row["outcome"]] += row["items"]
         if row["outcome"] == "matched":

@@ -6,10 +6,10 @@ from fastapi import APIRouter, Request, Response
 
 from room_admin.access import DatabaseOf
 from room_admin.domain.attention import notices
-from room_admin.domain.volume import hours
+from room_admin.domain.volume import HOURS, hours
 from room_admin.panel import pages
 from room_admin.panel.sessions import Visiting
-from room_common.postgres import panel_views, service_state
+from room_common.postgres import panel_charts, panel_views, service_state
 
 router = APIRouter()
 
@@ -29,7 +29,7 @@ async def show_overview(request: Request, database: DatabaseOf, visit: Visiting)
 async def show_volume(request: Request, database: DatabaseOf, visit: Visiting) -> Response:
     """The part of the overview that shows a day's deliveries: it is drawn apart, as it counts the most rows."""
     async with database.transaction() as conn:
-        rows = await panel_views.volume(conn, None)
+        rows = await panel_charts.volume(conn, None, slots=HOURS, slot_seconds=3600)
     return pages.page(request, "volume.html", visit, volume=hours(rows))
 
 
