@@ -18,6 +18,8 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+from room_admin import spending
+from room_admin.allowance import Allowance
 from room_admin.panel.sessions import COOKIE, CSRF_HEADER
 from room_common.identity import new_id
 from room_testing.administering import TOKENS, Administering, ListedRoom, opened, room_document
@@ -237,6 +239,25 @@ async def test_forms_are_for_operators_and_from_here(admin: Administering, room:
             headers = {"Origin": "http://room.evil", CSRF_HEADER: operator.csrf}
             answer = await operator.client.post(filled(path, room), headers=headers, data=form)
             assert answer.status_code == 403, path
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        ("read", "/panel/deliveries/{delivery_id}/payload"),
+        ("replay", "/panel/deliveries/{delivery_id}/replay"),
+        ("write", "/panel/rooms/{slug}/conversation"),
+        ("write", "/panel/rooms/{slug}/channel/test"),
+    ],
+)
+async def test_what_is_limited_in_the_api_is_limited_here(
+    admin: Administering, room: ListedRoom, monkeypatch: pytest.MonkeyPatch, kind: spending.Kind, path: str
+) -> None:
+    monkeypatch.setitem(admin.app.state.allowances, kind, Allowance(0, 1.0))
+    async with signed_in(admin, "operator") as operator:
+        answer = await operator.change(filled(path, room), text="yes")
+    assert answer.status_code == 429
+    assert "these calls are expensive" in answer.text
 
 
 async def test_pages_for_operators(admin: Administering, room: ListedRoom) -> None:
@@ -502,6 +523,15 @@ def _hidden(page: str, name: str) -> str:
     found = re.search(rf'name="{name}" value="([^"]*)"', page)
     assert found is not None
     return unescape(found[1])
+
+
+async def test_following_a_cycle_is_audited(own_admin: Administering) -> None:
+    room = await own_admin.listed("followed")
+    async with signed_in(own_admin, "operator") as browser:
+        answer = await browser.client.get(f"/panel/cycles/{room.cycle_id}/feed")
+    assert "event: transcript" in answer.text
+    [read] = (await own_admin.get("/audit", action="show_transcript"))["items"]
+    assert read["subject"] == str(room.cycle_id)
 
 
 async def test_a_feed_without_a_session_is_not_asked_for_again(admin: Administering, room: ListedRoom) -> None:

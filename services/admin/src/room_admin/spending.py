@@ -10,6 +10,7 @@ from fastapi import Depends, Request
 from room_admin.access import Operator
 from room_admin.allowance import Allowance
 from room_admin.problems import Problem
+from room_common.postgres.access import Caller
 
 Kind = Literal["read", "replay", "write"]
 
@@ -30,8 +31,13 @@ def spends(kind: Kind) -> Any:
     """A dependency of a route: 429 with Retry-After where the caller has used up what is allowed."""
 
     async def check(request: Request, caller: Operator) -> None:
-        kept: dict[Kind, Allowance] = request.app.state.allowances
-        if wait := kept[kind].take(caller.name):
-            raise Problem(429, "these calls are expensive, and there were many; try again", retry_after=math.ceil(wait))
+        spend(request, kind, caller)
 
     return Depends(check)
+
+
+def spend(request: Request, kind: Kind, caller: Caller) -> None:
+    """Count a call. Raises ``Problem`` 429 where the caller has used up what is allowed."""
+    kept: dict[Kind, Allowance] = request.app.state.allowances
+    if wait := kept[kind].take(caller.name):
+        raise Problem(429, "these calls are expensive, and there were many; try again", retry_after=math.ceil(wait))

@@ -51,6 +51,7 @@ def _build(app: FastAPI) -> FastAPI:
     panel.state.tester = app.state.tester
     panel.state.answers = app.state.answers
     panel.state.feed = app.state.feed
+    panel.state.allowances = app.state.allowances
     panel.mount("/static", Assets(directory=STATIC))
     for routes in (
         entry,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from hmac import compare_digest
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
@@ -22,6 +22,7 @@ from fastapi.responses import Response
 
 from room_admin.access import DatabaseOf
 from room_admin.problems import Problem
+from room_admin.spending import Kind, spend
 from room_common.postgres import panel_sessions
 from room_common.postgres.access import Caller
 from room_common.postgres.database import Database
@@ -123,6 +124,15 @@ Visiting = Annotated[Visit, Depends(visit)]
 VisitingOperator = Annotated[Visit, Depends(visiting_operator)]
 Changing = Annotated[Visit, Depends(changing)]
 Operating = Annotated[Visit, Depends(operating)]
+
+
+def spends(kind: Kind) -> Any:
+    """A dependency of a change that is the API's own function: it takes from the same allowance of its operator."""
+
+    async def check(request: Request, seen: Operating) -> None:
+        spend(request, kind, seen.caller)
+
+    return Depends(check)
 
 
 def check_origin(request: Request) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -13,6 +14,8 @@ from room_admin.feed import Feed
 from room_admin.routes.parameters import Slug, read_one, room_of
 from room_admin.streaming import EventStream
 from room_common.postgres import access
+from room_common.postgres.access import Caller
+from room_common.postgres.database import Database
 
 router = APIRouter(tags=["feed"])
 
@@ -58,8 +61,19 @@ async def follow(
     last_event_id: LastEventId = None,
 ) -> Response:
     """One cycle as it runs: its transcript row by row, its state, its messages, and `end`. Audited."""
+    return await open_cycle(feed, database, caller, cycle_id, last_event_id, still_valid(request, database))
+
+
+async def open_cycle(
+    feed: Feed,
+    database: Database,
+    caller: Caller,
+    cycle_id: UUID,
+    last_event_id: str | None,
+    holds: Callable[[], Awaitable[bool]],
+) -> Response:
+    """The feed of a cycle for as long as what let the caller in ``holds``. Audited."""
     async with database.transaction() as conn:
         await read_one(conn, caller, "cycles", cycle_id)
         await access.audit_reading(conn, caller.name, "show_transcript", subject=str(cycle_id))
-    holds = still_valid(request, database)
     return EventStream(await feed.follow(caller.name, cycle_id, last_event_id=last_event_id or None, holds=holds))

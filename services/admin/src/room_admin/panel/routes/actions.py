@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from room_admin.access import DatabaseOf
 from room_admin.panel import pages
 from room_admin.panel.forms import read_form
-from room_admin.panel.sessions import Operating
+from room_admin.panel.sessions import Operating, spends
 from room_admin.problems import Problem
 from room_admin.routes import changes, deliveries, instances, rooms, work
 from room_admin.routes.changes import OrderRequest, RotateRequest, SwitchRequest
@@ -148,7 +148,7 @@ async def resume_room(database: DatabaseOf, visit: Operating, slug: RoomSlug) ->
     return Response(headers=_RELOAD)
 
 
-@router.post("/deliveries/{delivery_id}/replay")
+@router.post("/deliveries/{delivery_id}/replay", dependencies=[spends("replay")])
 async def replay_delivery(
     request: Request, reading: DeliveriesOf, visit: Operating, delivery_id: UUID, force: bool = False
 ) -> Response:

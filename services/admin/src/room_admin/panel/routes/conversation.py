@@ -11,7 +11,7 @@ from room_admin.access import DatabaseOf
 from room_admin.domain.form_errors import Wrong
 from room_admin.panel import pages
 from room_admin.panel.forms import read_form
-from room_admin.panel.sessions import Operating, Visit, VisitingOperator
+from room_admin.panel.sessions import Operating, Visit, VisitingOperator, spends
 from room_admin.problems import Problem
 from room_admin.routes import answers as api
 from room_admin.routes.answers import AnswerRequest, AnswersOf
@@ -33,7 +33,7 @@ async def show_conversation(
     return await _show(request, database, visit, slug, "", Wrong())
 
 
-@router.post("/rooms/{slug}/conversation")
+@router.post("/rooms/{slug}/conversation", dependencies=[spends("write")])
 async def answer(
     request: Request, database: DatabaseOf, answers: AnswersOf, visit: Operating, slug: RoomSlug
 ) -> Response:

@@ -10,9 +10,8 @@ from room_admin.access import DatabaseOf
 from room_admin.domain.transcript import turns
 from room_admin.panel import pages, sessions
 from room_admin.panel.sessions import Visit, Visiting, VisitingOperator
-from room_admin.routes.feed import FeedOf, LastEventId
+from room_admin.routes.feed import FeedOf, LastEventId, open_cycle
 from room_admin.routes.parameters import read_one, read_page
-from room_admin.streaming import EventStream
 from room_common.postgres import access, listings
 from room_common.postgres.database import Database
 
@@ -43,10 +42,8 @@ async def follow_cycle(
     last_event_id: LastEventId = None,
 ) -> Response:
     """The API's feed of a cycle, for a browser: it ends with the session."""
-    async with database.transaction() as conn:
-        await read_one(conn, visit.caller, "cycles", cycle_id)
     holds = sessions.still_open(request, database)
-    return EventStream(await feed.follow(visit.caller.name, cycle_id, last_event_id=last_event_id or None, holds=holds))
+    return await open_cycle(feed, database, visit.caller, cycle_id, last_event_id, holds)
 
 
 async def _show(request: Request, database: Database, visit: Visit, cycle_id: UUID, template: str) -> Response:

@@ -15,7 +15,7 @@ from room_admin.deliveries import NEEDS_FORCE
 from room_admin.domain.checks import checks
 from room_admin.domain.life import life
 from room_admin.panel import pages
-from room_admin.panel.sessions import Operating, Visiting
+from room_admin.panel.sessions import Operating, Visiting, spends
 from room_admin.problems import Problem
 from room_admin.routes import deliveries as api
 from room_admin.routes.deliveries import DeliveriesOf, ItemNumber
@@ -86,7 +86,7 @@ async def show_delivery(request: Request, database: DatabaseOf, visit: Visiting,
     )
 
 
-@router.post("/deliveries/{delivery_id}/payload")
+@router.post("/deliveries/{delivery_id}/payload", dependencies=[spends("read")])
 async def read_back(
     request: Request,
     database: DatabaseOf,

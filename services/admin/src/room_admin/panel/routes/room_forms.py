@@ -11,7 +11,7 @@ from room_admin.access import DatabaseOf
 from room_admin.domain.form_errors import Wrong, slug_of
 from room_admin.panel import pages
 from room_admin.panel.forms import Form, Refused, go_to, read_form, taking, version_of
-from room_admin.panel.sessions import Operating, Visit, VisitingOperator
+from room_admin.panel.sessions import Operating, Visit, VisitingOperator, spends
 from room_admin.problems import Problem
 from room_admin.routes import apply as documents
 from room_admin.routes import changes
@@ -139,7 +139,7 @@ async def remove_channel(request: Request, visit: Operating, slug: RoomSlug) -> 
     return go_to(f"/panel/rooms/{slug}#channel")
 
 
-@router.post("/rooms/{slug}/channel/test")
+@router.post("/rooms/{slug}/channel/test", dependencies=[spends("write")])
 async def send_test(request: Request, database: DatabaseOf, visit: Operating, slug: RoomSlug) -> Response:
     """A test message, by the way that the agent's messages go."""
     await api.send_test(database, visit.caller, slug, api.TestMessage())
