@@ -27,7 +27,7 @@ from room_common.kafka.settings import KafkaSettings
 from room_common.llm.openai_adapter import OpenAiLlm
 from room_common.llm.port import TIERS, ChatRequest, EventRejected, Tier
 from room_common.llm.settings import LlmSettings
-from room_common.postgres import migrate, overflow, sealed, service_state
+from room_common.postgres import deliveries, migrate, overflow, sealed, service_state
 from room_common.postgres.database import Connection, Database
 from room_common.postgres.settings import DatabaseSettings
 from room_common.settings import EncryptionSettings, PublicUrl, Section, TokenKeys, parse_settings
@@ -35,6 +35,7 @@ from room_common.telemetry.metrics import room_version
 
 _REDIS_SECONDS: Final = 5.0
 _LLM_SECONDS: Final = 30.0
+_MICROSECONDS: Final = 1_000_000
 _TINY: Final = 16
 _CREDIBLE: Final = 64
 """Bytes of a token made up for asking ingest."""
@@ -159,7 +160,7 @@ class Doctor:
             async with database.transaction() as conn:
                 yield Finding("postgresql", "ok", f"answers, version {conn.info.server_version // 10_000}")
                 before = self._wall()
-                now = await _now(conn)
+                now = await deliveries.receipt_time(conn) / _MICROSECONDS
                 yield findings.clock((before + self._wall()) / 2 - now)
                 version = await migrate.current(conn)
                 missing = [step.label for step in migrate.migrations() if step.version > version]
@@ -240,10 +241,3 @@ class Doctor:
                 variable = f"ROOM_LLM__{tier.upper()}_MODEL"
                 return Finding(check, "problem", f"{settings.model(tier)}: {error}", f"look at {variable}")
         return Finding(check, "ok", f"{settings.model(tier)} answers")
-
-
-async def _now(conn: Connection) -> float:
-    cursor = await conn.execute("select extract(epoch from clock_timestamp())::float8 as now")
-    row = await cursor.fetchone()
-    assert row is not None
-    return float(row["now"])
