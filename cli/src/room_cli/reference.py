@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import typer
@@ -16,6 +15,7 @@ from typer.core import TyperGroup
 
 from room_cli.__main__ import app
 from room_cli.failures import EXIT_CODES
+from room_common.generated import write_or_check
 
 _HEAD: Final = """\
 # The command line
@@ -59,8 +59,7 @@ def reference() -> str:
 def _entries(group: TyperGroup, path: str) -> Iterator[str]:
     for name, command in group.commands.items():
         here = f"{path} {name}"
-        inside = isinstance(command, TyperGroup)
-        if not inside or command.invoke_without_command:  # type: ignore[attr-defined]
+        if not isinstance(command, TyperGroup) or command.invoke_without_command:
             yield _entry(here, command)
         if isinstance(command, TyperGroup):
             yield from _entries(command, here)
@@ -87,15 +86,9 @@ def _entry(path: str, command: Any) -> str:
     return textwrap.fill(f"- **`{' '.join(words)}`**: {told}{listed}", _WIDTH, subsequent_indent="  ") + "\n"
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Write or check the document; the exit code."""
-    check = "--check" in arguments
-    (target,) = (Path(word) for word in arguments if word != "--check")
-    text = reference()
-    if check:
-        return 0 if target.read_text(encoding="utf-8") == text else 1
-    target.write_text(text, encoding="utf-8")
-    return 0
+    return write_or_check(reference(), arguments)
 
 
 if __name__ == "__main__":

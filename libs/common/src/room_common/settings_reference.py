@@ -11,12 +11,12 @@ import importlib.util
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr
 from pydantic_core import PydanticUndefined
 
+from room_common.generated import write_or_check
 from room_common.settings import ServiceSettings, Variable, section_of, variables
 
 SERVICES = ("ingest", "matcher", "scheduler", "runner", "outbound", "compactor", "admin")
@@ -130,18 +130,8 @@ def _parts(annotation: Any) -> Iterable[Any]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    text = render(find_models())
-    check = list(arguments[:1]) == ["--check"]
-    paths = [Path(argument) for argument in arguments[1 if check else 0 :]]
-    if not paths:
-        sys.stdout.write(text)
-    for path in paths:
-        if not check:
-            path.write_text(text, encoding="utf-8")
-        elif not path.exists() or path.read_text(encoding="utf-8") != text:
-            sys.stderr.write(f"{path} is not up to date: run python -m room_common.settings_reference {path}\n")
-            return 1
-    return 0
+    """Write or check the document; the exit code."""
+    return write_or_check(render(find_models()), arguments)
 
 
 if __name__ == "__main__":

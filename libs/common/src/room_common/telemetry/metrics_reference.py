@@ -10,9 +10,9 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
+from room_common.generated import write_or_check
 from room_common.settings_reference import SERVICES
 from room_common.telemetry.metrics import LABELS, Metric
 
@@ -82,19 +82,8 @@ def _row(metric: Metric) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write or check."""
-    text = render(find())
-    check = list(arguments[:1]) == ["--check"]
-    paths = [Path(argument) for argument in arguments[1 if check else 0 :]]
-    if not paths:
-        sys.stdout.write(text)
-    for path in paths:
-        if not check:
-            path.write_text(text, encoding="utf-8")
-        elif not path.exists() or path.read_text(encoding="utf-8") != text:
-            sys.stderr.write(f"{path} is not up to date: run make documents\n")
-            return 1
-    return 0
+    """Write or check the document; the exit code."""
+    return write_or_check(render(find()), arguments)
 
 
 if __name__ == "__main__":
