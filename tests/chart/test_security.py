@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from .conftest import PROFILES, Objects, Render
@@ -104,8 +106,8 @@ def test_authorities_are_mounted_where_the_clients_look(everything: Objects) -> 
     assert mounts["ca-kafka"] == "/etc/room/ca-kafka"
 
 
-def _ports(rules: list[dict[str, object]]) -> set[object]:
-    return {port["port"] for rule in rules for port in rule["ports"]}  # type: ignore[attr-defined]
+def _ports(rules: list[dict[str, Any]]) -> set[object]:
+    return {port["port"] for rule in rules for port in rule["ports"]}
 
 
 def test_network_rules_close_every_pod_both_ways_and_name_what_it_needs(everything: Objects) -> None:

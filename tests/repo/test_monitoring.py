@@ -121,8 +121,8 @@ def test_every_dashboard_is_whole() -> None:
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda rule: f"{rule['alert']}-{rule['labels']['severity']}")
 def test_every_alert_says_what_to_do(alert: dict[str, Any]) -> None:
     assert alert["labels"]["severity"] in ("page", "ticket")
-    minutes = int(re.fullmatch(r"(\d+)m", alert["for"])[1])  # type: ignore[index]
-    assert minutes >= 5
+    waits = re.fullmatch(r"(\d+)m", alert["for"])
+    assert waits is not None and int(waits[1]) >= 5
     assert alert["annotations"]["summary"].endswith(".")
     assert "$value" in alert["annotations"]["description"] or "$labels" in alert["annotations"]["description"]
     assert alert["annotations"]["runbook_url"] == f"docs/runbooks/{alert['alert']}.md"
