@@ -10,6 +10,9 @@ from typing import Any
 
 import httpx
 import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import CollectorRegistry
 
 from room_common.contracts.channel_config import ChannelConfig, make_channel_config
@@ -18,6 +21,7 @@ from room_common.errors import DeadLetter, DependencyUnavailable
 from room_common.kafka.producer import Outgoing, Producer, RecordMetadata
 from room_common.postgres import opt_outs, sending
 from room_common.postgres.database import Connection, Database
+from room_common.telemetry.tracing import trace_with
 from room_outbound.adapters.accounts import Accounts
 from room_outbound.adapters.local import LocalInbox
 from room_outbound.adapters.slack import Slack
@@ -218,6 +222,32 @@ async def test_the_eighth_try_is_the_last(
     assert (row["status"], row["error"], row["attempts"]) == ("failed", "http_503", 8)
     await letters.write()
     assert [headers["attempts"] for _, headers in producer.sent] == [b"8"]
+
+
+async def test_a_message_keeps_its_trace_for_a_later_attempt_and_in_its_dead_letter(
+    database: Database, delivery: Delivery, inbox: FakeInbox, producer: MemoryProducer, rows_only: Sending
+) -> None:
+    message = await rows_only.message(await rows_only.room())
+    wrote, woke = (f"00-{'a' * 32}-{digit * 16}-01" for digit in "12")
+    await rows_only.query("update outbound_messages set traceparent = %s returning id", wrote)
+    inbox.faults += [Fault(503), Fault(400)]
+    exporter = InMemorySpanExporter()
+    end_tracing = trace_with("test", "test-1", SimpleSpanProcessor(exporter), {})
+    try:
+        await delivery.deliver(message, woke)
+        await rows_only.hurry(message)
+        await delivery.deliver(message)
+    finally:
+        end_tracing()
+    attempts = [span for span in exporter.get_finished_spans() if span.name == "deliver message"]
+    assert [trace.format_span_id(span.parent.span_id) for span in attempts if span.parent] == ["2" * 16, "1" * 16]
+    posts = [span for span in exporter.get_finished_spans() if span.name == "POST"]
+    assert [dict(span.attributes or {})["error.type"] for span in posts] == ["503", "400"]
+    registry = CollectorRegistry()
+    assert await DeadLetters(database, producer, registry).write() == 1
+    assert [headers["traceparent"] for _, headers in producer.sent] == [wrote.encode()]
+    counted = {"topic": "room.outbound.dead", "reason": "failed"}
+    assert registry.get_sample_value("room_dead_letters_total", counted) == 1
 
 
 @pytest.mark.parametrize("channel", ["at_least_once", "at_most_once"])

@@ -48,8 +48,13 @@ def producer() -> MemoryProducer:
 
 
 @pytest.fixture
-def inbox(database: Database, producer: MemoryProducer) -> Inbox:
-    return Inbox(database, producer, ChannelSecrets(KEYRING, PUBLIC_URL), CollectorRegistry(), debounce_seconds=2.0)
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def inbox(database: Database, producer: MemoryProducer, registry: CollectorRegistry) -> Inbox:
+    return Inbox(database, producer, ChannelSecrets(KEYRING, PUBLIC_URL), registry, debounce_seconds=2.0)
 
 
 HELLO = {"sender": "Me", "text": "Hello."}
@@ -167,7 +172,7 @@ async def test_tokens_count_by_the_time_of_receipt(inbox: Inbox, rooms_only: Sch
 
 
 async def test_what_is_no_reply_is_dead_lettered_and_holds_up_nothing(
-    inbox: Inbox, producer: MemoryProducer, rooms_only: Scheduling
+    inbox: Inbox, producer: MemoryProducer, rooms_only: Scheduling, registry: CollectorRegistry
 ) -> None:
     room = await rooms_only.room()
     channel = await rooms_only.channel(room)
@@ -183,6 +188,9 @@ async def test_what_is_no_reply_is_dead_lettered_and_holds_up_nothing(
         ]
     )
     assert producer.errors() == [b"too_large", b"undecodable", b"no_text", b"no_sender", b"bad_envelope"]
+    for reason in ("too_large", "undecodable", "no_text", "no_sender", "bad_envelope"):
+        counted = {"topic": "room.replies.dead", "reason": reason}
+        assert registry.get_sample_value("room_dead_letters_total", counted) == 1
     assert dict(producer.sent[0][1]["headers"])["origin"] == b"room.replies.raw/0/0"
     (row,) = await rooms_only.inbox(room)
     assert row["text"] == "nul � and 🙂"
