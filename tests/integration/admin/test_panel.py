@@ -534,6 +534,14 @@ async def test_following_a_cycle_is_audited(own_admin: Administering) -> None:
     assert read["subject"] == str(room.cycle_id)
 
 
+async def test_reading_a_conversation_is_audited(own_admin: Administering) -> None:
+    room = await own_admin.listed("talked")
+    async with signed_in(own_admin, "operator") as browser:
+        await browser.page("/panel/rooms/talked/conversation")
+    [read] = (await own_admin.get("/audit", action="show_conversation"))["items"]
+    assert read["subject"] == str(room.instance_id)
+
+
 async def test_a_feed_without_a_session_is_not_asked_for_again(admin: Administering, room: ListedRoom) -> None:
     async with outside(admin) as client:
         path = filled("/panel/cycles/{cycle_id}/feed", room)
