@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from html import unescape
 from html.parser import HTMLParser
 from typing import Any, Literal
 
@@ -22,11 +17,11 @@ from room_admin import spending
 from room_admin.allowance import Allowance
 from room_admin.panel.sessions import COOKIE, CSRF_HEADER
 from room_common.identity import new_id
-from room_testing.administering import TOKENS, Administering, ListedRoom, opened, room_document
+from room_testing.administering import TOKENS, Administering, ListedRoom, opened
+from room_testing.panel_browser import ORIGIN, Browser, outside, signed_in
 
 pytestmark = pytest.mark.integration
 
-ORIGIN = {"Origin": "http://room"}
 MARK = "<xss-mark onclick=alert(1)>\"'&\u202e\x1b</script></pre>"
 MOST_STATEMENTS = 10
 """Of one page, the session included; sign-in and changes are no pages."""
@@ -117,44 +112,6 @@ def filled(path: str, room: ListedRoom) -> str:
         event_id=room.event_id,
         cycle_id=room.cycle_id,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Browser:
-    """A signed-in browser, as far as HTTP goes."""
-
-    client: httpx.AsyncClient
-    csrf: str
-
-    async def page(self, path: str) -> str:
-        """A page that is there."""
-        answer = await self.client.get(path)
-        assert answer.status_code == 200, (path, answer.status_code, answer.text)
-        return answer.text
-
-    async def change(self, path: str, **form: object) -> httpx.Response:
-        """A change as htmx asks for it."""
-        headers = ORIGIN | {CSRF_HEADER: self.csrf, "HX-Request": "true"}
-        return await self.client.post(path, headers=headers, data=form)
-
-
-@asynccontextmanager
-async def outside(admin: Administering) -> AsyncIterator[httpx.AsyncClient]:
-    """A browser without a session."""
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(admin.app), base_url="http://room") as client:
-        yield client
-
-
-@asynccontextmanager
-async def signed_in(admin: Administering, role: Literal["viewer", "operator"]) -> AsyncIterator[Browser]:
-    """A browser after sign-in."""
-    async with outside(admin) as client:
-        answer = await client.post("/panel/login", data={"token": TOKENS[role]}, headers=ORIGIN)
-        assert (answer.status_code, answer.headers["location"]) == (303, "/panel/")
-        first = (await client.get("/panel/")).text
-        found = re.search(rf'"{CSRF_HEADER}": "([0-9a-f]{{64}})"', first)
-        assert found is not None
-        yield Browser(client, found[1])
 
 
 @pytest.fixture(scope="module")
@@ -296,94 +253,6 @@ async def test_changes_from_elsewhere_are_refused(
         assert (await browser.client.get("/panel/")).status_code == 200
 
 
-async def test_a_session_ends_by_time_by_revocation_and_by_signing_out(own_admin: Administering) -> None:
-    async with signed_in(own_admin, "operator") as first, signed_in(own_admin, "operator") as second:
-        assert (await first.change("/panel/logout")).headers["hx-redirect"] == "/panel/login"
-        assert COOKIE not in first.client.cookies
-        assert (await first.client.get("/panel/")).status_code == 303
-        await second.page("/panel/")
-        await own_admin.query("update panel_sessions set expires_at = now()")
-        assert (await second.client.get("/panel/")).status_code == 303
-    async with signed_in(own_admin, "viewer") as third:
-        # Signing in takes away what is over.
-        assert len(await own_admin.query("select 1 as one from panel_sessions")) == 1
-        await own_admin.query("update api_tokens set revoked_at = now() where role = 'viewer'")
-        assert (await third.client.get("/panel/")).status_code == 303
-
-
-async def test_the_cookie_of_one_session_does_not_change_in_another(own_admin: Administering) -> None:
-    async with signed_in(own_admin, "operator") as first, signed_in(own_admin, "operator") as second:
-        crossed = Browser(first.client, second.csrf)
-        assert (await crossed.change("/panel/logout")).status_code == 403
-
-
-async def test_signing_in_shows_the_token_nowhere(own_admin: Administering, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
-    token = TOKENS["operator"]
-    async with outside(own_admin) as client:
-        wrong = await client.post("/panel/login", data={"token": token + "x"}, headers=ORIGIN)
-        assert (wrong.status_code, COOKIE in client.cookies) == (401, False)
-        empty = await client.post("/panel/login", data={"token": " "}, headers=ORIGIN)
-        assert empty.status_code == 422
-        answer = await client.post("/panel/login", data={"token": f" {token}\n"}, headers=ORIGIN)
-        home = await client.get("/panel/")
-    cookie = answer.headers["set-cookie"].lower()
-    assert "httponly" in cookie
-    assert "samesite=strict" in cookie
-    assert "secure" not in cookie
-    for text in (wrong.text, empty.text, answer.text, home.text, str(answer.headers), caplog.text):
-        assert token not in text
-    stored = await own_admin.query("select panel_sessions::text as row from panel_sessions")
-    session = client.cookies[COOKIE]
-    assert len(stored) == 1
-    assert session not in stored[0]["row"]
-    assert [row["action"] for row in await own_admin.query("select action from audit_log")] == ["panel_sign_in"]
-
-
-async def test_over_https_the_cookie_stays_there(own_admin: Administering) -> None:
-    async with outside(own_admin) as client:
-        answer = await client.post(
-            "/panel/login", data={"token": TOKENS["viewer"]}, headers={"Origin": "https://room", "Host": "room"}
-        )
-    assert "secure" in answer.headers["set-cookie"].lower()
-
-
-@pytest.mark.parametrize("origin", [None, "null", "http://evil", "ftp://room", "http://room:8"])
-async def test_signing_in_from_elsewhere_is_refused(own_admin: Administering, origin: str | None) -> None:
-    async with outside(own_admin) as client:
-        headers = {} if origin is None else {"Origin": origin}
-        answer = await client.post("/panel/login", data={"token": TOKENS["viewer"]}, headers=headers)
-    assert (answer.status_code, "set-cookie" in answer.headers) == (403, False)
-
-
-@pytest.mark.parametrize(
-    ("target", "leads"),
-    [
-        ("/panel/cycles?status=failed", "/panel/cycles?status=failed"),
-        ("https://evil.example/panel/", "/panel/"),
-        ("//evil.example/panel/", "/panel/"),
-        ("/panel/\\evil.example", "/panel/"),
-        ("/panel/../api", "/panel/"),
-        ("/panel/x\r\nSet-Cookie: a=b", "/panel/"),
-        ("javascript:alert(1)", "/panel/"),
-        ("/panel/login", "/panel/"),
-        ("http://[", "/panel/"),
-        ("", "/panel/"),
-    ],
-)
-async def test_signing_in_leads_only_into_the_panel(own_admin: Administering, target: str, leads: str) -> None:
-    async with outside(own_admin) as client:
-        answer = await client.post("/panel/login", data={"token": TOKENS["viewer"], "next": target}, headers=ORIGIN)
-    assert (answer.status_code, answer.headers["location"]) == (303, leads)
-
-
-async def test_a_link_from_elsewhere_is_asked_for_once_more_from_here(own_admin: Administering) -> None:
-    async with outside(own_admin) as client:
-        answer = await client.get("/panel/cycles?room=a", headers={"Sec-Fetch-Site": "cross-site"})
-    assert answer.status_code == 200
-    assert 'content="0; url=/panel/cycles?room=a"' in answer.text
-
-
 async def test_headers_of_every_answer(admin: Administering, room: ListedRoom) -> None:
     async with signed_in(admin, "operator") as browser:
         pages = ("/panel/", "/panel/login", "/panel/nothing", "/panel/deliveries/x")
@@ -465,81 +334,6 @@ class _Elements(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.found.append((tag, dict(attrs)))
-
-
-async def test_building_a_room_by_its_forms(own_admin: Administering) -> None:
-    async with signed_in(own_admin, "operator") as browser:
-        wrong = await browser.change("/panel/new", name="Übung", timezone="Rome", talks="local", target="you")
-        assert wrong.status_code == 422
-        assert 'aria-describedby="hint-timezone wrong-timezone"' in wrong.text
-        made = await browser.change("/panel/new", name="Übung", timezone="Europe/Rome", talks="local", target="you")
-        assert made.headers["hx-redirect"] == "/panel/rooms/ubung"
-        again = await browser.change("/panel/new", name="Übung", timezone="UTC", talks="none")
-        assert again.status_code == 422
-
-        bad = await browser.change("/panel/rooms/ubung/sources/new?type=standard", name="s", secret="no whsec")
-        assert bad.status_code == 422
-        assert "no whsec" not in bad.text
-        source = await browser.change("/panel/rooms/ubung/sources/new?type=github", name="s", secret="first-secret")
-        page = source.headers["hx-redirect"].partition("?")[0]
-        for name in ("one", "two"):
-            saved = await browser.change(f"{page}/definitions/save", name=name, match="it is so", enabled="on")
-            assert saved.headers["hx-redirect"].startswith("/panel/rooms/ubung#source-")
-        rows = (await own_admin.get("/instances/ubung/definitions"))["items"]
-        assert [(row["name"], row["priority"]) for row in rows] == [("one", 10), ("two", 20)]
-        order = [row["id"] for row in reversed(rows)]
-        assert (await browser.change(f"{page}/order", definition=order)).status_code == 204
-        assert (await browser.change(f"{page}/order", definition=order[:1])).status_code == 422
-
-        path = f"{page}/definitions/{order[0]}"
-        seen = _hidden(await browser.page(path), "seen")
-        other = await browser.change(f"{page}/definitions/save?id={order[1]}", match="other", seen=seen, enabled="on")
-        assert "hx-redirect" in other.headers
-        late = await browser.change(f"{page}/definitions/save?id={order[0]}", match="late", seen=seen, enabled="on")
-        assert late.status_code == 422
-        assert "Somebody else has changed this" in late.text
-
-        seen = _hidden(await browser.page(f"{page}/edit"), "seen")
-        kept = await browser.change(f"{page}/edit", secret="second-secret", keep="keep", seen=seen)
-        assert kept.headers["hx-redirect"] == page
-        document = (await own_admin.get("/instances/ubung/export"))["room"]
-        assert len(document["sources"][0]["secrets"]) == 2
-
-        answered = await browser.change("/panel/rooms/ubung/conversation", text="Hello <b>you</b>")
-        assert answered.status_code == 200
-        [record] = own_admin.records.sent
-        assert (record.topic, json.loads(record.value or b"")["text"]) == ("room.replies.raw", "Hello <b>you</b>")
-        assert (await browser.change("/panel/rooms/ubung/conversation", text=" ")).status_code == 422
-
-        token = await browser.change("/panel/settings/tokens", name="guest", role="viewer")
-        secret = re.search('value="(room_[^"]+)"', token.text)
-        assert secret is not None
-        assert secret[1] not in await browser.page("/panel/settings")
-        assert (await browser.change("/panel/rooms/ubung/delete", sure="no")).status_code == 422
-        assert (await browser.change("/panel/rooms/ubung/delete", sure="ubung")).headers["hx-redirect"] == "/panel/"
-
-
-def _hidden(page: str, name: str) -> str:
-    found = re.search(rf'name="{name}" value="([^"]*)"', page)
-    assert found is not None
-    return unescape(found[1])
-
-
-async def test_following_a_cycle_is_audited(own_admin: Administering) -> None:
-    room = await own_admin.listed("followed")
-    async with signed_in(own_admin, "operator") as browser:
-        answer = await browser.client.get(f"/panel/cycles/{room.cycle_id}/feed")
-    assert "event: transcript" in answer.text
-    [read] = (await own_admin.get("/audit", action="show_transcript"))["items"]
-    assert read["subject"] == str(room.cycle_id)
-
-
-async def test_reading_a_conversation_is_audited(own_admin: Administering) -> None:
-    room = await own_admin.listed("talked")
-    async with signed_in(own_admin, "operator") as browser:
-        await browser.page("/panel/rooms/talked/conversation")
-    [read] = (await own_admin.get("/audit", action="show_conversation"))["items"]
-    assert read["subject"] == str(room.instance_id)
 
 
 async def test_a_feed_without_a_session_is_not_asked_for_again(admin: Administering, room: ListedRoom) -> None:
@@ -631,27 +425,6 @@ async def test_outside_text_stays_text(
         assert not any(name.startswith(("on", "hx-on")) for name in attributes)
         for name in ("href", "src", "action", "hx-get", "hx-post"):
             assert str(attributes.get(name, "/panel/")).startswith(("/panel/", "#")), attributes
-
-
-async def test_definitions_are_moved(own_admin: Administering) -> None:
-    await own_admin.apply(room_document("ordered"))
-
-    async def order() -> list[tuple[str, Any]]:
-        rows = (await own_admin.get("/instances/ordered/definitions"))["items"]
-        return [(row["name"], row["id"]) for row in rows if row["source"] == "ci"]
-
-    before = await order()
-    async with signed_in(own_admin, "operator") as browser:
-        answer = await browser.change(f"/panel/rooms/ordered/definitions/{before[1][1]}/move?up=true")
-        assert (answer.status_code, answer.headers["hx-refresh"]) == (200, "true")
-        assert await order() == before[::-1]
-        again = await browser.change(f"/panel/rooms/ordered/definitions/{before[1][1]}/move?up=true")
-        assert again.status_code == 200
-        assert await order() == before[::-1]
-        gone = await browser.change(f"/panel/rooms/ordered/definitions/{new_id()}/move?up=true")
-        assert gone.status_code == 404
-        assert 'role="alert"' in gone.text
-        assert "<html" not in gone.text
 
 
 async def test_an_installation_without_anything_says_what_to_do(own_admin: Administering) -> None:
