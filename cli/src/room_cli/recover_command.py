@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -15,14 +15,7 @@ from room_cli.failures import fail_of
 from room_cli.moments import moment_of
 from room_cli.options import AsJson, Directory
 from room_cli.output import Column, console, print_json, show
-from room_common.contracts.topics import (
-    MATCHER_GROUP,
-    MATCHER_SLOW_GROUP,
-    REPLIES_RAW,
-    SCHEDULER_GROUP,
-    WEBHOOKS_RAW,
-    WEBHOOKS_SLOW,
-)
+from room_common.contracts.topics import INTAKE_GROUPS
 from room_common.errors import RoomError
 from room_common.kafka.rewind import Rewound, rewind
 from room_common.kafka.settings import KafkaSettings
@@ -30,13 +23,6 @@ from room_common.postgres import leases
 from room_common.postgres.database import Database
 from room_common.postgres.settings import DatabaseSettings
 from room_common.settings import ServiceSettings, load_settings
-
-GROUPS: Final = (
-    (MATCHER_GROUP, WEBHOOKS_RAW),
-    (MATCHER_SLOW_GROUP, WEBHOOKS_SLOW),
-    (SCHEDULER_GROUP, REPLIES_RAW),
-)
-"""Who reads what came from outside. Ticks and outbound records only wake; what they say is in PostgreSQL."""
 
 
 class _Both(ServiceSettings):
@@ -89,7 +75,7 @@ def recover(
 async def _recover(settings: _Both, since: datetime, *, dry_run: bool) -> tuple[int, Sequence[Rewound]]:
     held = 0
     rewound: list[Rewound] = []
-    for group, topic in GROUPS:
+    for topic, group in INTAKE_GROUPS.items():
         rewound += await rewind(settings.kafka, group, [topic], since, dry_run=dry_run)
     if not dry_run:
         database = Database(settings.database, application_name="room-recover")

@@ -66,13 +66,13 @@ class World:
             await consumer.stop()
 
     @asynccontextmanager
-    async def reconciler(self) -> AsyncIterator[Reconciler]:
+    async def reconciler(self, **options: int) -> AsyncIterator[Reconciler]:
         hour_ago = datetime.now(UTC) - timedelta(hours=1)
         async with (
             audited(self.settings, self.raw, f"of-{self.raw}") as raw,
             audited(self.settings, self.slow, f"of-{self.slow}") as slow,
         ):
-            yield Reconciler(self.database, raw, slow, round(hour_ago.timestamp() * 1000))
+            yield Reconciler(self.database, raw, slow, round(hour_ago.timestamp() * 1000), **options)
 
 
 async def found(reconciler: Reconciler) -> dict[UUID, tuple[int, ...] | None]:
@@ -128,6 +128,16 @@ async def test_what_waits_in_the_slow_lane_is_not_missing_until_that_lane_has_pa
         assert [one.id for one in await reconciler.still_missing(missing)] == [moved]
         await world.record(moved)
         assert await reconciler.still_missing(missing) == []
+
+
+async def test_many_of_the_slow_lane_are_looked_for_there_while_it_is_read(world: World) -> None:
+    lost = [new_id() for _ in range(1200)]
+    envelopes = [list(encode(Envelope(one, bytes(32), time.time_ns() // 1000))) for one in lost]
+    sending = [await world.producer.send(world.slow, b"{}", headers=one, partition=0) for one in envelopes]
+    await asyncio.gather(*sending)
+    await world.commit(world.slow, f"of-{world.slow}", len(lost))
+    async with world.reconciler(suspects=1) as reconciler:
+        assert await found(reconciler) == dict.fromkeys(lost)
 
 
 async def test_records_without_a_readable_envelope_are_known_by_their_place(world: World) -> None:

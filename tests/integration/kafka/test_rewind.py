@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from room_cli import recover_command
 from room_common.contracts import topics
 from room_common.errors import Refused
 from room_common.kafka.rewind import Rewound, rewind
@@ -84,4 +83,5 @@ async def test_a_group_with_members_is_left_alone(
 def test_the_command_knows_the_groups_of_the_services() -> None:
     from room_matcher.app import GROUP, SLOW_GROUP
 
-    assert recover_command.GROUPS[:2] == ((GROUP, topics.WEBHOOKS_RAW), (SLOW_GROUP, topics.WEBHOOKS_SLOW))
+    assert topics.INTAKE_GROUPS[topics.WEBHOOKS_RAW] == GROUP
+    assert topics.INTAKE_GROUPS[topics.WEBHOOKS_SLOW] == SLOW_GROUP

@@ -8,7 +8,7 @@ wait, in either topic or in the overflow table, are no matter of this law.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -42,11 +42,14 @@ class Missing:
 class Reconciler:
     """Compares, from where the last comparison ended, or at first from a time on. Not for two callers at once."""
 
-    def __init__(self, database: Database, raw: AuditedTopic, slow: AuditedTopic, since_ms: int) -> None:
+    def __init__(
+        self, database: Database, raw: AuditedTopic, slow: AuditedTopic, since_ms: int, *, suspects: int = SUSPECTS
+    ) -> None:
         self._database = database
         self._raw = raw
         self._slow = slow
         self._since_ms = since_ms
+        self._most = suspects
         self._next: dict[str, dict[int, int]] = {}
         self.checked = {raw.topic: 0, slow.topic: 0}
         """Records that were compared, by topic."""
@@ -63,13 +66,14 @@ class Reconciler:
         for topic, passed in ((self._raw, passed_raw), (self._slow, passed_slow)):
             starts = await self._starts(topic, passed)
             suspects: dict[UUID, Missing] = {}
-            async for records in topic.read(starts, passed):
-                self.checked[topic.topic] += len(records)
-                suspects |= await self._undecided(records)
-                if len(suspects) >= SUSPECTS:
-                    for missing in await self._without_waiting(suspects, passed_slow):
-                        yield missing
-                    suspects = {}
+            async with aclosing(topic.read(starts, passed)) as batches:
+                async for records in batches:
+                    self.checked[topic.topic] += len(records)
+                    suspects |= await self._undecided(records)
+                    if len(suspects) >= self._most:
+                        for missing in await self._without_waiting(suspects, passed_slow):
+                            yield missing
+                        suspects = {}
             for missing in await self._without_waiting(suspects, passed_slow):
                 yield missing
             for partition, offset in passed.items():
@@ -116,9 +120,10 @@ class Reconciler:
         left = dict(suspects)
         if left:
             starts = {**await self._slow.beginnings(), **passed}
-            async for records in self._slow.read(starts, await self._slow.ends()):
-                for record in records:
-                    left.pop(_id_of(record), None)
+            async with aclosing(self._slow.read(starts, await self._slow.ends())) as batches:
+                async for records in batches:
+                    for record in records:
+                        left.pop(_id_of(record), None)
         return list(left.values())
 
 

@@ -16,14 +16,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from room_common.advice import explain
-from room_common.contracts.topics import (
-    MATCHER_GROUP,
-    MATCHER_SLOW_GROUP,
-    REPLIES_RAW,
-    SCHEDULER_GROUP,
-    WEBHOOKS_RAW,
-    WEBHOOKS_SLOW,
-)
+from room_common.contracts.topics import INTAKE_GROUPS, WEBHOOKS_RAW, WEBHOOKS_SLOW
 from room_common.errors import DependencyUnavailable
 from room_common.kafka.audited import AuditedTopic, audited
 from room_common.kafka.settings import KafkaSettings
@@ -35,11 +28,6 @@ from room_common.telemetry.metrics import DEPENDENCY_UP, counter, gauge
 from room_compactor.metrics import CHECKED, CHECKED_AT, GAP, OLDEST, STANDING
 from room_compactor.settings import AuditSettings
 
-_GROUPS: Final[Mapping[str, str]] = {
-    WEBHOOKS_RAW: MATCHER_GROUP,
-    WEBHOOKS_SLOW: MATCHER_SLOW_GROUP,
-    REPLIES_RAW: SCHEDULER_GROUP,
-}
 _REMEMBERED: Final = 10_000
 """Missing deliveries that are looked at again; of more, only the number is known."""
 _NAMED: Final = 20
@@ -79,7 +67,7 @@ class Audit(Loop):
                 async with AsyncExitStack() as stack:
                     topics = {
                         topic: await stack.enter_async_context(audited(self._kafka, topic, group))
-                        for topic, group in _GROUPS.items()
+                        for topic, group in INTAKE_GROUPS.items()
                     }
                     raw, slow = topics[WEBHOOKS_RAW], topics[WEBHOOKS_SLOW]
                     compared = Reconciler(self._database, raw, slow, round(since.timestamp() * 1000))

@@ -7,6 +7,7 @@ because a key's partition depends on them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -27,7 +28,12 @@ OUTBOUND_DEAD: Final = "room.outbound.dead"
 MATCHER_GROUP: Final = "room-matcher"
 MATCHER_SLOW_GROUP: Final = "room-matcher-slow"
 SCHEDULER_GROUP: Final = "scheduler"
-"""Consumer groups of what came from outside: ``webhooks.raw``, ``webhooks.slow`` and ``replies.raw``."""
+INTAKE_GROUPS: Final[Mapping[str, str]] = {
+    WEBHOOKS_RAW: MATCHER_GROUP,
+    WEBHOOKS_SLOW: MATCHER_SLOW_GROUP,
+    REPLIES_RAW: SCHEDULER_GROUP,
+}
+"""Who reads what came from outside, by topic. Ticks and outbound records only wake; what they say is in PostgreSQL."""
 
 MAX_RECORD_BYTES: Final = 1 << 20
 """``max.message.bytes`` of every topic; producers refuse more before it reaches a broker."""

@@ -3,37 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from room_common.errors import DependencyUnavailable
-from room_common.kafka.consumers import stop_consumer
+from room_common.kafka.consumers import know_topics, observing_consumer
 from room_common.kafka.failures import failure_kind
 from room_common.kafka.records import Record, from_consumer
-from room_common.kafka.security import client_options
 from room_common.kafka.settings import KafkaSettings
 
 Offsets = Mapping[int, int]
 """An offset for each partition."""
 
+_CLIENT: Final = "room-audit"
 _ASK_SECONDS: Final = 30.0
-_STOP_SECONDS: Final = 3.0
 _POLL_MS: Final = 500
 _SILENT_POLLS: Final = 20
 _RECORDS: Final = 500
 """Records that are held at once."""
-_PARTITION_BYTES: Final = 256 * 1024
 
 
 class AuditedTopic:
     """Everything here raises ``DependencyUnavailable`` when Kafka does not answer in time."""
 
-    def __init__(self, consumer: AIOKafkaConsumer, topic: str, partitions: Sequence[int]) -> None:
+    def __init__(
+        self, settings: KafkaSettings, consumer: AIOKafkaConsumer, topic: str, partitions: Sequence[int]
+    ) -> None:
         self.topic = topic
+        self._settings = settings
         self._consumer = consumer
         self._places = [TopicPartition(topic, number) for number in partitions]
 
@@ -57,49 +58,48 @@ class AuditedTopic:
             found = await self._consumer.offsets_for_times(dict.fromkeys(self._places, max(0, unix_ms)))
         return {tp.partition: place.offset for tp, place in found.items() if place is not None}
 
-    async def read(self, starts: Offsets, ends: Offsets) -> AsyncIterator[Sequence[Record]]:
+    async def read(self, starts: Offsets, ends: Offsets) -> AsyncGenerator[Sequence[Record], None]:
         """Every record from ``starts`` up to, not including, ``ends``, a few hundred at a time, in order by partition.
 
         Partitions that are missing in one of them are not read. Records the broker has deleted meanwhile are passed
-        over.
+        over. Each read has a consumer of its own, so that one may begin while another one goes on.
         """
         left = {
             TopicPartition(self.topic, number): ends[number]
             for number, start in starts.items()
             if start < ends.get(number, 0)
         }
-        self._consumer.assign(list(left))
-        for tp in left:
-            self._consumer.seek(tp, starts[tp.partition])
-        silent = 0
-        while left:
-            try:
-                async with _bounded():
-                    batches = await self._consumer.getmany(timeout_ms=_POLL_MS, max_records=_RECORDS)
-            except OffsetOutOfRangeError:
-                await self._pass_over_deleted(left)
-                continue
-            silent = 0 if batches else silent + 1
-            if silent > _SILENT_POLLS:
-                raise DependencyUnavailable("kafka", "silent")
-            for tp, messages in batches.items():
-                if tp in left:
-                    yield [from_consumer(message) for message in messages if message.offset < left[tp]]
-            await self._leave_finished(left)
+        if not left:
+            return
+        async with AsyncExitStack() as stack:
+            async with _bounded():
+                consumer = await stack.enter_async_context(observing_consumer(self._settings, client_id=_CLIENT))
+                await know_topics(consumer, [self.topic])
+            consumer.assign(list(left))
+            for tp in left:
+                consumer.seek(tp, starts[tp.partition])
+            silent = 0
+            while left:
+                try:
+                    async with _bounded():
+                        batches = await consumer.getmany(timeout_ms=_POLL_MS, max_records=_RECORDS)
+                except OffsetOutOfRangeError:
+                    await self._pass_over_deleted(consumer, left)
+                    continue
+                silent = 0 if batches else silent + 1
+                if silent > _SILENT_POLLS:
+                    raise DependencyUnavailable("kafka", "silent")
+                for tp, messages in batches.items():
+                    if tp in left:
+                        yield [from_consumer(message) for message in messages if message.offset < left[tp]]
+                await _leave_finished(consumer, left)
 
-    async def _pass_over_deleted(self, left: Mapping[TopicPartition, int]) -> None:
+    async def _pass_over_deleted(self, consumer: AIOKafkaConsumer, left: Mapping[TopicPartition, int]) -> None:
         beginnings = await self.beginnings()
         async with _bounded():
             for tp in left:
-                if await self._consumer.position(tp) < beginnings[tp.partition]:
-                    self._consumer.seek(tp, beginnings[tp.partition])
-
-    async def _leave_finished(self, left: dict[TopicPartition, int]) -> None:
-        async with _bounded():
-            for tp in list(left):
-                if await self._consumer.position(tp) >= left[tp]:
-                    del left[tp]
-                    self._consumer.pause(tp)
+                if await consumer.position(tp) < beginnings[tp.partition]:
+                    consumer.seek(tp, beginnings[tp.partition])
 
     async def _offsets(
         self, ask: Callable[[Sequence[TopicPartition]], Awaitable[Mapping[TopicPartition, int]]]
@@ -112,25 +112,19 @@ class AuditedTopic:
 @asynccontextmanager
 async def audited(settings: KafkaSettings, topic: str, group: str) -> AsyncIterator[AuditedTopic]:
     """Open a topic as ``group`` reads it. Raises ``DependencyUnavailable``."""
-    consumer = AIOKafkaConsumer(
-        group_id=group,
-        client_id="room-audit",
-        enable_auto_commit=False,
-        auto_offset_reset="none",
-        max_partition_fetch_bytes=_PARTITION_BYTES,
-        fetch_max_bytes=16 * _PARTITION_BYTES,
-        fetch_max_wait_ms=_POLL_MS // 2,
-        **client_options(settings),
-    )
-    try:
+    async with AsyncExitStack() as stack:
         async with _bounded():
-            await consumer.start()
-            # Without an assignment, which would want a position before one is known (see room_common.kafka.reader).
-            await consumer._client.set_topics([topic])
-            partitions: Iterable[int] = consumer.partitions_for_topic(topic) or ()
-        yield AuditedTopic(consumer, topic, sorted(partitions))
-    finally:
-        await stop_consumer(consumer, _STOP_SECONDS)
+            consumer = await stack.enter_async_context(observing_consumer(settings, client_id=_CLIENT, group=group))
+            await know_topics(consumer, [topic])
+        yield AuditedTopic(settings, consumer, topic, sorted(consumer.partitions_for_topic(topic) or ()))
+
+
+async def _leave_finished(consumer: AIOKafkaConsumer, left: dict[TopicPartition, int]) -> None:
+    async with _bounded():
+        for tp in list(left):
+            if await consumer.position(tp) >= left[tp]:
+                del left[tp]
+                consumer.pause(tp)
 
 
 @asynccontextmanager

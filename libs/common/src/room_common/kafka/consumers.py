@@ -7,7 +7,8 @@ on retriable errors, and whose background tasks may die without a word.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,6 +25,9 @@ SEARCH_LIMIT_SECONDS: Final = 900.0
 """How long a member may look for its group's coordinator: longer than most outages, since a restart would not help."""
 
 _DAY_MS: Final = 86_400_000
+_OBSERVING_STOP_SECONDS: Final = 3.0
+_OBSERVING_PARTITION_BYTES: Final = 256 * 1024
+_OBSERVING_WAIT_MS: Final = 250
 _CUT_LIMIT: Final = 1.0
 
 
@@ -74,6 +78,38 @@ def make_consumer(
         | {"request_timeout_ms": request_timeout_ms(settings, drain_seconds)}
         | group_options(settings, drain_seconds=drain_seconds, partition_bytes=partition_bytes),
     )
+
+
+@asynccontextmanager
+async def observing_consumer(
+    settings: KafkaSettings, *, client_id: str, group: str | None = None
+) -> AsyncIterator[AIOKafkaConsumer]:
+    """A started consumer that joins no group and commits nothing. ``group`` is one whose commits it may ask for.
+
+    It takes no position by itself. A partition that is assigned before its position is given makes the fetcher report
+    that it has none, whenever it gets to run in between: ``assign`` only where ``seek`` follows at once, and have the
+    metadata by :func:`know_topics`. Raises aiokafka's errors, without a limit of time.
+    """
+    consumer = AIOKafkaConsumer(
+        group_id=group,
+        client_id=client_id,
+        enable_auto_commit=False,
+        auto_offset_reset="none",
+        max_partition_fetch_bytes=_OBSERVING_PARTITION_BYTES,
+        fetch_max_bytes=16 * _OBSERVING_PARTITION_BYTES,
+        fetch_max_wait_ms=_OBSERVING_WAIT_MS,
+        **client_options(settings),
+    )
+    try:
+        await consumer.start()
+        yield consumer
+    finally:
+        await stop_consumer(consumer, _OBSERVING_STOP_SECONDS)
+
+
+async def know_topics(consumer: AIOKafkaConsumer, topics: Iterable[str]) -> None:
+    """Have the metadata of ``topics`` without an assignment."""
+    await consumer._client.set_topics(sorted(topics))
 
 
 async def stop_consumer(consumer: AIOKafkaConsumer, seconds: float) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,10 +15,9 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from room_common.errors import DependencyUnavailable
-from room_common.kafka.consumers import stop_consumer
+from room_common.kafka.consumers import know_topics, observing_consumer
 from room_common.kafka.failures import failure_kind
 from room_common.kafka.records import Record, from_consumer
-from room_common.kafka.security import client_options
 from room_common.kafka.settings import KafkaSettings
 
 READ_SECONDS: Final = 10.0
@@ -30,9 +29,7 @@ MAX_PLACES: Final = 1000
 SCANNED: Final = 50_000
 """Records that one search looks at, at most."""
 
-_STOP_SECONDS: Final = 3.0
 _POLL_MS: Final = 500
-_PARTITION_BYTES: Final = 256 * 1024
 _SILENT_POLLS: Final = 4
 """Polls in a row without a record after which what was asked for is taken to be gone."""
 
@@ -85,7 +82,7 @@ class Reader:
         if not wanted:
             return {}
         async with self._bounded(seconds), self._consumer() as consumer:
-            await self._know(consumer, {tp.topic for tp in wanted})
+            await know_topics(consumer, {tp.topic for tp in wanted})
             beginnings = await consumer.beginning_offsets(list(wanted))
             for tp, of_partition in wanted.items():
                 of_partition.offsets = [offset for offset in of_partition.offsets if offset >= beginnings[tp]]
@@ -111,7 +108,7 @@ class Reader:
         when ``seconds`` were not enough.
         """
         async with self._bounded(seconds), self._consumer() as consumer:
-            await self._know(consumer, {topic})
+            await know_topics(consumer, [topic])
             known = sorted(consumer.partitions_for_topic(topic) or ())
             places = [TopicPartition(topic, number) for number in known if partitions is None or number in partitions]
             if not places:
@@ -170,15 +167,6 @@ class Reader:
         for tp in left:
             consumer.seek(tp, wanted[tp].offsets[0])
 
-    @staticmethod
-    async def _know(consumer: AIOKafkaConsumer, topics: set[str]) -> None:
-        """Have the metadata of ``topics`` without an assignment.
-
-        A partition that is assigned before its position is given makes the fetcher report that it has none, whenever it
-        gets to run in between; so partitions are assigned only where a ``seek`` follows at once.
-        """
-        await consumer._client.set_topics(sorted(topics))
-
     @asynccontextmanager
     async def _bounded(self, seconds: float) -> AsyncIterator[None]:
         try:
@@ -187,20 +175,5 @@ class Reader:
         except (TimeoutError, KafkaError, OSError) as error:
             raise DependencyUnavailable("kafka", failure_kind(error)) from None
 
-    @asynccontextmanager
-    async def _consumer(self) -> AsyncIterator[AIOKafkaConsumer]:
-        consumer = AIOKafkaConsumer(
-            group_id=None,
-            client_id="room-reader",
-            enable_auto_commit=False,
-            auto_offset_reset="none",
-            max_partition_fetch_bytes=_PARTITION_BYTES,
-            fetch_max_bytes=16 * _PARTITION_BYTES,
-            fetch_max_wait_ms=_POLL_MS // 2,
-            **client_options(self._settings),
-        )
-        try:
-            await consumer.start()
-            yield consumer
-        finally:
-            await stop_consumer(consumer, _STOP_SECONDS)
+    def _consumer(self) -> AbstractAsyncContextManager[AIOKafkaConsumer]:
+        return observing_consumer(self._settings, client_id="room-reader")
