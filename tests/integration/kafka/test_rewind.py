@@ -18,6 +18,8 @@ pytestmark = pytest.mark.integration
 HOUR_MS = 3_600_000
 
 
+# The embedded broker knows no offsets by time: it goes back to the oldest record.
+@pytest.mark.apache
 async def test_a_group_goes_back_and_never_forward(
     kafka_bootstrap: str, fresh_topic: Callable[..., Awaitable[str]]
 ) -> None:
