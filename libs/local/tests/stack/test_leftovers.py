@@ -38,6 +38,15 @@ def test_what_was_left_is_shown_and_ended(tmp_path: Path, sleeper: subprocess.Po
     assert status(tmp_path).state == "stopped"
 
 
+@pytest.mark.parametrize("correction", [-5.0, -1.0, 1.0, 5.0])
+def test_a_clock_that_is_corrected_hides_nothing(
+    tmp_path: Path, sleeper: subprocess.Popen[bytes], correction: float
+) -> None:
+    remember(tmp_path, sleeper.pid, (started_at(sleeper.pid) or 0) + correction)
+    assert status(tmp_path).state == "abandoned"
+    assert take_down(tmp_path) == ["matcher"]
+
+
 def test_a_pid_that_now_belongs_to_another_is_left_alone(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
     remember(tmp_path, sleeper.pid, time.time() - 86_400)
     assert status(tmp_path).state == "stopped"

@@ -20,6 +20,8 @@ import psutil
 from room_common.errors import ConfigurationError, RoomError
 
 _LEASH = Path(__file__).with_name("leash.py")
+_CLOCK_CORRECTED = 30.0
+"""Seconds that corrections of the clock may move the start of a process that runs."""
 
 
 class PartFailed(RoomError):
@@ -123,9 +125,13 @@ def started_at(pid: int) -> float | None:
 
 
 def is_same(pid: int, start: float) -> bool:
-    """Whether the process recorded as (pid, start) still runs."""
+    """Whether the process recorded as (pid, start) still runs.
+
+    The system tells a start by its wall clock, in whole seconds of the machine's own start: each correction of the clock
+    moves it. A pid comes round again only after all others were used.
+    """
     now = started_at(pid)
-    return now is not None and abs(now - start) < 1.0
+    return now is not None and abs(now - start) < _CLOCK_CORRECTED
 
 
 def memory(pid: int | None) -> int | None:
