@@ -127,8 +127,8 @@ def started_at(pid: int) -> float | None:
 def is_same(pid: int, start: float) -> bool:
     """Whether the process recorded as (pid, start) still runs.
 
-    The system tells a start by its wall clock, in whole seconds of the machine's own start: each correction of the clock
-    moves it. A pid comes round again only after all others were used.
+    The system tells a start by its wall clock, in whole seconds of the machine's own start: each correction of the
+    clock moves it. A pid comes round again only after all others were used.
     """
     now = started_at(pid)
     return now is not None and abs(now - start) < _CLOCK_CORRECTED
