@@ -191,6 +191,14 @@ def test_what_names_say_is_the_same_remembered_or_not(few: list[bytes], more: in
         assert [name for _, _, name in planned.kept] == [lower[place].decode("latin-1") for place, _, _ in planned.kept]
 
 
+@pytest.mark.parametrize(
+    ("names", "remembered"),
+    [((b"a",) * 64, True), ((b"a",) * 65, False), ((b"a" * 2048,), True), ((b"a" * 2049,), False)],
+)
+def test_only_few_and_short_names_are_remembered(names: tuple[bytes, ...], remembered: bool) -> None:
+    assert (plan(names) is plan(names)) is remembered
+
+
 @given(st.integers(0, 1 << 52), st.binary(min_size=8, max_size=32))
 def test_ids_are_the_common_ones(unix_us: int, randomness: bytes) -> None:
     assert id_text(unix_us, hexlify(randomness)).decode() == str(uuid7(unix_us, randomness))

@@ -10,6 +10,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from room_ingest.domain.limits import TokenBucket
+from room_ingest.exchange import Exchange
 from room_ingest.intake import REFUSAL_WAIT
 from room_testing.webhook_port import FORGED, OTHER_TOKEN, TOKEN, OpenPort, Port, post
 
@@ -90,7 +91,8 @@ async def test_a_flood_from_strangers_waits_for_its_answers_and_nobody_else_does
     assert (await sender.ask(post())).status == 200
     ((seconds, call, arguments),) = later.calls
     assert seconds == REFUSAL_WAIT
-    assert call.__self__.body == b""  # type: ignore[attr-defined]
+    kept = cast(Exchange, cast(Any, call).__self__)
+    assert (kept.body, kept.values) == (b"", [])
     call(*arguments)
     assert (await stranger.answer()).status == status
     assert (await sender.ask(post())).status == 200
@@ -174,6 +176,28 @@ async def test_a_token_has_a_rate_and_others_do_not_feel_it(open_port: OpenPort)
     assert statuses == [200, 200, 200, 503, 503]
     assert (await client.ask(post(token=OTHER_TOKEN))).status == 200
     assert port.count("rate_limited") == 2
+
+
+async def test_what_is_beyond_a_token_s_rate_waits_like_what_strangers_send(open_port: OpenPort) -> None:
+    port = await open_port(rate_per_token=1e-9, burst_per_token=1)
+    intake, later = cast(Any, port.server.handler), Later()
+    intake._loop, intake._refusals = later, TokenBucket(1e-9, 1, 0.0)
+    client = await port.connect()
+    assert [(await client.ask(post())).status for _ in range(2)] == [200, 503]
+    await client.send(post())
+    other = await port.connect()
+    assert (await other.ask(post(token=OTHER_TOKEN))).status == 200
+    ((seconds, call, arguments),) = later.calls
+    assert seconds == REFUSAL_WAIT
+    call(*arguments)
+    assert (await client.answer()).status == 503
+
+
+async def test_whether_kafka_answers_is_told(port: Port) -> None:
+    problems = iter((None, "no leader"))
+    port.metrics.problem = lambda: next(problems)
+    for up in (1, 0):
+        assert port.registry.get_sample_value("room_dependency_up", {"dependency": "kafka"}) == up
 
 
 async def test_figures_are_exported_without_a_token(port: Port) -> None:

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 
+from room_common.contracts.envelope import Envelope, encode
+from room_common.contracts.topics import WEBHOOKS_RAW
 from room_common.domain.deliveries import Source
+from room_common.kafka.records import Record
 from room_common.postgres import sources
 from room_common.postgres.database import Database
 from room_matcher.adapters.source_cache import SourceCache
+from room_matcher.handlers.delivery import open_record
 
 
 class Clock:
@@ -72,3 +77,12 @@ async def test_a_token_of_nobody_is_never_remembered(reads: list[bytes]) -> None
     for _ in range(2):
         assert (await remembered.find(b"nobody's")).source is None
     assert len(reads) == 2
+
+
+@pytest.mark.parametrize(("appended_ms", "settled"), [(1_000_000, 1001.0), (0, float("inf")), (-1, float("inf"))])
+def test_configuration_is_surely_newer_than_a_record_a_second_after_it_was_appended(
+    appended_ms: int, settled: float
+) -> None:
+    envelope = Envelope(id=UUID(int=1), token_sha256=bytes(32), received_at_us=1)
+    record = Record(WEBHOOKS_RAW, 0, 0, appended_ms, b"key", b"{}", encode(envelope))
+    assert open_record(record).settled_at_s == settled

@@ -121,6 +121,36 @@ async def test_what_is_buffered_and_the_span_stay_bounded(
     assert max(buffered) <= 40
 
 
+async def test_a_full_buffer_takes_in_more_once_a_sixteenth_of_it_is_free(
+    fresh_topic: FreshTopic, fill: Any, start_executor: Any, until: Any, group: str
+) -> None:
+    topic, room = await fresh_topic(), Room()
+    gates = [room.gate(offset) for offset in range(200)]
+    fetched = 0
+
+    async def look(records: Sequence[Record]) -> set[tuple[int, int]]:
+        nonlocal fetched
+        fetched += len(records)
+        return set()
+
+    await fill(topic, 200)
+    limits = Limits(buffered=64, concurrency=64, stop_drain=1.0)
+    executor: Executor = await start_executor(topic, room.handle, group=group, limits=limits, already_done=look)
+    await until(lambda: fetched == 64)
+    for gate in gates[:3]:
+        gate.set()
+    await until(lambda: executor.counts.completed == 3)
+    for _ in range(2):  # it polls on
+        polled = executor._last_poll
+        await until(lambda last=polled: executor._last_poll > last)
+    assert fetched == 64
+    gates[3].set()
+    await until(lambda: fetched == 68)
+    for gate in gates:
+        gate.set()
+    await until(lambda: executor.counts.completed == 200)
+
+
 async def test_an_outage_holds_probes_and_goes_on_without_loss(
     fresh_topic: FreshTopic, fill: Any, start_executor: Any, committed: Any, until: Any, group: str
 ) -> None:

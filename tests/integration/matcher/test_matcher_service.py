@@ -140,6 +140,7 @@ async def test_an_array_of_hubspot_is_one_event_per_element(matching: Matching, 
         first = await matching.send(source, body, http=http)
         rows = await matching.decided(first, items=4)
         assert [row["outcome"] for row in rows] == ["matched", "no_match", "undecodable", "matched"]
+        assert {row["items"] for row in rows} == {4}
         later = body.replace(b'attemptNumber": 0', b'attemptNumber": 1')
         http = sign_hubspot(b"client", later, method="POST", uri=source.uri, timestamp_ms=time.time_ns() // 1_000_000)
         rows = await matching.decided(await matching.send(source, later, http=http), items=4)
@@ -329,6 +330,10 @@ async def test_an_item_that_fails_unforeseen_is_dead_after_three_tries_and_spoil
         rows = await matching.decided(delivery_id, items=3)
         assert [row["outcome"] for row in rows] == ["matched", "dead", "no_match"]
         assert rows[1]["reason"] == "unforeseen_CheckViolation"
+        assert max(row["items"] for row in rows) == 3
+        sour = b'[{"eventId": 4, "v": "customer", "w": "sour"}, {"eventId": 5, "v": "customer", "w": "sour"}]'
+        rows = await matching.decided(await matching.send(source, sour), items=2)
+        assert [(row["outcome"], row["items"]) for row in rows] == [("dead", 2)] * 2
     (headers,) = await matching.dead_letters(delivery_id)
     assert (headers["item"], headers["attempts"]) == (b"1", b"3")
     assert len(await matching.backlog(source.instance_id)) == 1
