@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from room_common.postgres.database import Connection
+from room_common.postgres.leases import CLAIMABLE
 
 
 async def undecided_items(conn: Connection, ids: Sequence[UUID]) -> dict[UUID, tuple[int, ...] | None]:
@@ -42,7 +43,7 @@ class Standing:
 async def standing(conn: Connection) -> Standing:
     """Look at all rooms; messages of unknown fate count for a day."""
     cursor = await conn.execute(
-        """
+        f"""
         select (select count(*) from instance_room where parked_reason is not null) as parked_rooms,
                (select count(*) from event_backlog where status = 'failed') as failed_events,
                (select count(*) from event_backlog where status = 'pending') as pending_events,
@@ -51,8 +52,7 @@ async def standing(conn: Connection) -> Standing:
                 where status = 'unknown' and created_at > now() - interval '1 day') as unknown_messages
         from (select count(*) as rooms, extract(epoch from now() - min(greatest(wake_at, next_try_at))) as seconds
               from instance_room r join instances i on i.id = r.instance_id
-              where wake_at <= now() and coalesce(next_try_at, now()) <= now() and lease_owner is null and enabled
-                and parked_reason is null and i.status = 'active' and i.deleted_at is null) due
+              where {CLAIMABLE}) due
         """
     )
     row = await cursor.fetchone()

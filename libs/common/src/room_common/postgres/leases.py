@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 import psycopg
@@ -20,6 +20,12 @@ from psycopg import AsyncConnection
 
 from room_common.errors import LeaseLost
 from room_common.postgres.database import Database
+
+CLAIMABLE: Final = """
+    r.wake_at <= now() and r.lease_owner is null and r.enabled and r.parked_reason is null
+    and (r.next_try_at is null or r.next_try_at <= now()) and i.status = 'active' and i.deleted_at is null
+"""
+"""When the room ``r`` of the instance ``i`` may be claimed, as SQL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +113,11 @@ async def claim_many(conn: AsyncConnection[Any], owner: str, seconds: float, lim
     Their leases end in ``seconds``.
     """
     cursor = await conn.execute(
-        """
+        f"""
         with chosen as materialized (
             select r.instance_id, r.woken_by
             from instance_room r join instances i on i.id = r.instance_id
-            where r.wake_at <= now() and r.lease_owner is null and r.enabled and r.parked_reason is null
-              and (r.next_try_at is null or r.next_try_at <= now())
-              and i.status = 'active' and i.deleted_at is null
+            where {CLAIMABLE}
             order by r.wake_at
             limit %s
             for no key update of r skip locked
