@@ -15,7 +15,7 @@ from pydantic import SecretStr
 
 from room_common.domain.deliveries import Outcome
 from room_common.identity import new_id
-from room_common.postgres import backlog, ledger, sources
+from room_common.postgres import backlog, decisions, ledger, sources
 from room_common.postgres.database import Database
 from room_common.postgres.settings import DatabaseSettings
 from room_testing.matching import Matching, SeededSource
@@ -131,8 +131,8 @@ async def test_a_redelivery_decides_nothing(world: Matching, database: Database)
     assert len(await world.backlog(source.instance_id)) == 1
     async with database.transaction() as conn:
         assert await ledger.record(conn, [replace(row, outcome="no_match")]) == [None]
-        assert await ledger.decided(conn, [row_key(row), (NOW, new_id())]) == {row.id: {0}}
-        assert await ledger.receipts(conn, [row.id, new_id()]) == {row.id: row.received_at}
+        assert await decisions.decided(conn, [row_key(row), (NOW, new_id())]) == {row.id: {0}}
+        assert await decisions.receipts(conn, [row.id, new_id()]) == {row.id: row.received_at}
 
 
 async def test_the_backlog_knows_an_item_whose_ledger_row_has_another_key(world: Matching, database: Database) -> None:
@@ -149,7 +149,7 @@ async def test_another_content_under_one_id_is_no_duplicate(world: Matching, dat
     assert await decide(database, source, entry(source, key="k", content=1)) == "matched"
     assert await decide(database, source, entry(source, key="k", content=2)) == "matched"
     async with database.transaction() as conn:
-        (known,) = (await ledger.remembered(conn, [(source.id, "k"), (source.id, "none")])).values()
+        (known,) = (await decisions.remembered(conn, [(source.id, "k"), (source.id, "none")])).values()
         assert {each.content_sha256[0] for each in known} == {1, 2}
 
 
@@ -161,7 +161,7 @@ async def test_a_verdict_is_remembered_for_its_time_and_per_source(world: Matchi
     again = entry(source, key="k")
     assert await decide(database, source, again) == "matched"
     async with database.transaction() as conn:
-        ((known,),) = (await ledger.remembered(conn, [(source.id, "k")])).values()
+        ((known,),) = (await decisions.remembered(conn, [(source.id, "k")])).values()
         assert known.delivery_id == again.id
 
 

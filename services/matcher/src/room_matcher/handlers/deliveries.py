@@ -23,7 +23,7 @@ from room_common.errors import DeadLetter, DependencyUnavailable
 from room_common.faults import crash_point
 from room_common.kafka.execution import Postponed
 from room_common.kafka.records import Record
-from room_common.postgres import ledger
+from room_common.postgres import decisions
 from room_common.postgres.database import Database
 from room_matcher.adapters.source_cache import SourceCache
 from room_matcher.adapters.source_secrets import Opened, SourceSecrets
@@ -82,7 +82,7 @@ class Deliveries:
         self._metrics = metrics
         self._attempts = attempts
         self._warned_at = float("-inf")
-        self._decided: Coalescer[ledger.Key, set[int]] = Coalescer(self._read_decided)
+        self._decided: Coalescer[decisions.Key, set[int]] = Coalescer(self._read_decided)
         self._receipts: Coalescer[UUID, datetime | None] = Coalescer(self._read_receipts)
 
     def dedup_key(self, record: Record) -> bytes | None:
@@ -98,7 +98,7 @@ class Deliveries:
 
         A delivery that may have several items is never among them: its items are looked at one by one.
         """
-        single: dict[tuple[int, int], ledger.Key] = {}
+        single: dict[tuple[int, int], decisions.Key] = {}
         for record in records:
             try:
                 delivery = self._opened.open(record)
@@ -110,7 +110,7 @@ class Deliveries:
             return set()
         crash_point("matcher.before_look_up")
         async with self._database.transaction() as conn:
-            decided = await ledger.decided(conn, list(single.values()))
+            decided = await decisions.decided(conn, list(single.values()))
         crash_point("matcher.after_look_up")
         done = {place for place, (_, delivery_id) in single.items() if delivery_id in decided}
         self._metrics.already_decided(len(done))
@@ -208,7 +208,7 @@ class Deliveries:
 
     async def _read_receipts(self, ids: Sequence[UUID]) -> Mapping[UUID, datetime | None]:
         async with self._database.transaction() as conn:
-            found = await ledger.receipts(conn, ids)
+            found = await decisions.receipts(conn, ids)
         return {delivery_id: found.get(delivery_id) for delivery_id in ids}
 
     async def _bury_nameless(self, record: Record, error: DeadLetter) -> None:
@@ -260,10 +260,10 @@ class Deliveries:
             return None
         return [item for item in _items(delivery, split=split) if item.index not in decided]
 
-    async def _read_decided(self, keys: Sequence[ledger.Key]) -> Mapping[ledger.Key, set[int]]:
+    async def _read_decided(self, keys: Sequence[decisions.Key]) -> Mapping[decisions.Key, set[int]]:
         crash_point("matcher.before_decided")
         async with self._database.transaction() as conn:
-            found = await ledger.decided(conn, keys)
+            found = await decisions.decided(conn, keys)
         crash_point("matcher.after_decided")
         return {key: found.get(key[1], set()) for key in keys}
 

@@ -10,7 +10,7 @@ from room_common.contracts.envelope import Envelope
 from room_common.contracts.topics import WEBHOOKS_SLOW
 from room_common.domain.deliveries import Outcome, Source
 from room_common.kafka.records import Record
-from room_common.postgres import ledger
+from room_common.postgres import decisions, ledger
 from room_matcher.domain.cascade import SAME_MOMENT, Request, Stop, ledger_time, may_have_other_time, trace_id
 
 
@@ -28,7 +28,7 @@ class Delivery:
         return self.record.value or b""
 
     @property
-    def key(self) -> ledger.Key:
+    def key(self) -> decisions.Key:
         """What the ledger knows this delivery by."""
         return self.received_at, self.envelope.id
 

@@ -15,7 +15,7 @@ from room_common.domain.deliveries import Definition, Outcome, Source
 from room_common.errors import DeadLetter, DependencyUnavailable
 from room_common.faults import crash_point
 from room_common.identity import new_id
-from room_common.postgres import backlog, ledger, usage
+from room_common.postgres import backlog, decisions, ledger, usage
 from room_common.postgres.database import Database
 from room_common.telemetry.tracing import Attributes, annotate, span, traceparent_now, tracer
 from room_matcher.adapters.admission import Admission
@@ -87,7 +87,7 @@ class Items:
         self._metrics = metrics
         self._cap = cap
         self._locks = KeyLocks()
-        self._priors: Coalescer[ledger.Question, ledger.Prior] = Coalescer(self._read_priors)
+        self._priors: Coalescer[decisions.Question, decisions.Prior] = Coalescer(self._read_priors)
 
     async def decide(self, subject: Subject) -> None:
         """Bring one item to its outcome.
@@ -137,7 +137,7 @@ class Items:
     async def _unless_known(self, subject: Subject, identity: Identity) -> None:
         delivery, source_id, instance_id = subject.delivery, subject.source.id, subject.source.instance_id
         prior = await self._priors.ask(
-            ledger.Question(delivery.key, subject.item.index, source_id, identity.key, instance_id)
+            decisions.Question(delivery.key, subject.item.index, source_id, identity.key, instance_id)
         )
         if prior.decided:
             self._metrics.already_decided(1)
@@ -158,10 +158,12 @@ class Items:
             return
         await self._ask(replace(subject, source=source), identity, conflict=bool(known_as))
 
-    async def _read_priors(self, questions: Sequence[ledger.Question]) -> Mapping[ledger.Question, ledger.Prior]:
+    async def _read_priors(
+        self, questions: Sequence[decisions.Question]
+    ) -> Mapping[decisions.Question, decisions.Prior]:
         crash_point("matcher.before_priors")
         async with self._database.transaction() as conn:
-            found = await ledger.priors(conn, questions)
+            found = await decisions.priors(conn, questions)
         crash_point("matcher.after_priors")
         return found
 
