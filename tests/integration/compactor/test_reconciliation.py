@@ -14,11 +14,14 @@ from uuid import UUID
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner
 
 from room_cli.__main__ import app
 from room_common.contracts.envelope import Envelope, encode
 from room_common.contracts.topics import MATCHER_GROUP, TOPICS, WEBHOOKS_RAW
+from room_common.errors import DependencyUnavailable
 from room_common.identity import new_id
 from room_common.kafka.admin import create_topics
 from room_common.kafka.audited import audited
@@ -26,6 +29,8 @@ from room_common.kafka.settings import KafkaSettings
 from room_common.postgres import ledger
 from room_common.postgres.database import Database
 from room_common.reconciliation import Reconciler
+from room_compactor import audit
+from room_compactor.settings import AuditSettings
 
 pytestmark = pytest.mark.integration
 FreshTopic = Callable[..., Awaitable[str]]
@@ -41,10 +46,11 @@ class World:
     raw: str
     slow: str
 
-    async def send(self, topic: str, *ids: UUID) -> None:
+    async def send(self, topic: str, *ids: UUID, seconds_ago: float = 0.0) -> None:
+        at_ms = int((time.time() - seconds_ago) * 1000)
         for delivery_id in ids:
-            envelope = Envelope(delivery_id, bytes(32), time.time_ns() // 1000)
-            await self.producer.send_and_wait(topic, b"{}", headers=list(encode(envelope)), partition=0)
+            headers = list(encode(Envelope(delivery_id, bytes(32), at_ms * 1000)))
+            await self.producer.send_and_wait(topic, b"{}", headers=headers, partition=0, timestamp_ms=at_ms)
 
     async def record(self, *ids: UUID, item: int = 0, items: int = 1) -> None:
         now = datetime.now(UTC)
@@ -73,6 +79,19 @@ class World:
             audited(self.settings, self.slow, f"of-{self.slow}") as slow,
         ):
             yield Reconciler(self.database, raw, slow, round(hour_ago.timestamp() * 1000), **options)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+def away(dependency: str) -> Callable[[object], Awaitable[float]]:
+    async def ask(_: object) -> float:
+        raise DependencyUnavailable(dependency, "connect")
+
+    return ask
 
 
 async def found(reconciler: Reconciler) -> dict[UUID, tuple[int, ...] | None]:
@@ -140,6 +159,32 @@ async def test_many_of_the_slow_lane_are_looked_for_there_while_it_is_read(world
         assert await found(reconciler) == dict.fromkeys(lost)
 
 
+@pytest.mark.apache
+async def test_what_is_older_than_the_window_and_waits_is_compared_when_it_is_passed(world: World) -> None:
+    old, young = new_id(), new_id()
+    await world.send(world.raw, old, seconds_ago=7200)
+    await world.send(world.raw, young)
+    async with world.reconciler() as reconciler:
+        assert await found(reconciler) == {}
+        await world.commit(world.raw, f"of-{world.raw}", 2)
+        assert await found(reconciler) == {old: None, young: None}
+
+
+@pytest.mark.apache
+async def test_what_the_broker_has_deleted_is_passed_over(world: World) -> None:
+    lost = [new_id() for _ in range(6)]
+    await world.send(world.raw, *lost)
+    async with audited(world.settings, world.raw, "nobody") as topic:
+        admin = AIOKafkaAdminClient(bootstrap_servers=world.settings.bootstrap_servers)
+        await admin.start()
+        try:
+            await admin.delete_records({TopicPartition(world.raw, 0): RecordsToDelete(before_offset=4)})
+        finally:
+            await admin.close()
+        read = [record.offset async for records in topic.read({0: 0}, {0: 6}) for record in records]
+    assert read == [4, 5]
+
+
 async def test_records_without_a_readable_envelope_are_known_by_their_place(world: World) -> None:
     await world.producer.send_and_wait(world.raw, b"x", partition=0)
     await world.commit(world.raw, f"of-{world.raw}", 1)
@@ -179,3 +224,47 @@ def _compare(folder: Path, environ: Mapping[str, str]) -> set[str]:
     document = json.loads(result.stdout)
     assert document["count"] == len(document["missing"])
     return {row["id"] for row in document["missing"]}
+
+
+async def test_the_compactor_tells_what_is_missing_until_it_is_there(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit, "WEBHOOKS_RAW", world.raw)
+    monkeypatch.setattr(audit, "WEBHOOKS_SLOW", world.slow)
+    monkeypatch.setattr(audit, "INTAKE_GROUPS", {topic: f"of-{topic}" for topic in (world.raw, world.slow)})
+    registry = CollectorRegistry()
+
+    def told(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(name, labels)
+
+    def up() -> float | None:
+        return told("room_dependency_up", dependency="kafka")
+
+    decided, lost, waiting = new_id(), new_id(), new_id()
+    await world.send(world.raw, decided, lost)
+    await world.send(world.raw, waiting, seconds_ago=100)
+    await world.record(decided)
+    await world.commit(world.raw, f"of-{world.raw}", 2)
+    part = audit.Audit(world.database, world.settings, AuditSettings(seconds=0.1), registry)
+    await part.start()
+    try:
+        await until(lambda: told("room_conservation_gap") == 1)
+        assert told("room_conservation_checked_total", topic=world.raw) == 2
+        assert (told("room_conservation_checked_timestamp_seconds") or 0) > time.time() - 60
+        assert 100 <= (told("room_undecided_oldest_seconds", topic=world.raw) or 0) < 160
+        assert told("room_undecided_oldest_seconds", topic=world.slow) == 0
+        assert up() == 1
+        looked = audit._oldest_waiting
+        monkeypatch.setattr(audit, "_oldest_waiting", away("kafka"))
+        await until(lambda: up() == 0)
+        monkeypatch.setattr(audit, "_oldest_waiting", away("postgresql"))
+        await until(lambda: up() == 1)
+        monkeypatch.setattr(audit, "_oldest_waiting", looked)
+        await world.record(lost, waiting)
+        await world.commit(world.raw, f"of-{world.raw}", 3)
+        await until(
+            lambda: told("room_conservation_gap") == told("room_undecided_oldest_seconds", topic=world.raw) == 0
+        )
+        assert up() == 1
+    finally:
+        await part.stop()
